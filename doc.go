@@ -1,0 +1,2 @@
+// Package idempotency is net/http middleware that makes retried requests safe.
+package idempotency

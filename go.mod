@@ -1,0 +1,3 @@
+module github.com/retrysafe/idempotency
+
+go 1.25.0
