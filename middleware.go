@@ -259,7 +259,10 @@ func (x *run) take() (*Record, error) {
 	held, err := x.m.store.Claim(ctx, x.claim, x.m.lease)
 	x.event.Store += time.Since(x.leased)
 	if err == nil && held != nil && held.Token == x.claim.Token && held.Response == nil {
-		return nil, nil // a store that reports our own claim, made by a call whose reply was lost
+		held = nil // a store that reports our own claim, made by a call whose reply was lost
+	}
+	if err == nil && held == nil {
+		err = x.stale()
 	}
 	return held, err
 }

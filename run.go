@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+var errStale = errors.New("idempotency: the store took longer than the lease to make the claim")
+
 // run is a request that may get to run its handler. Nothing in it is reused for
 // another: a handler can keep the Execution, the ResponseWriter and the context.
 type run struct {
@@ -51,7 +53,19 @@ func (x *run) hold() error {
 	defer cancel()
 	x.leased = time.Now()
 	defer func() { x.event.Store += time.Since(x.leased) }()
-	return x.m.store.Extend(ctx, x.claim, x.m.lease)
+	if err := x.m.store.Extend(ctx, x.claim, x.m.lease); err != nil {
+		return err
+	}
+	return x.stale()
+}
+
+// stale returns an error if the call that made the claim took so long that the
+// claim may have lapsed by now: it may be another's, and the handler must not run.
+func (x *run) stale() error {
+	if x.m.tx == nil && time.Since(x.leased) >= x.m.lease {
+		return errStale
+	}
+	return nil
 }
 
 // begin makes the handler's context and begins to keep the claim.
