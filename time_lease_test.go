@@ -47,17 +47,17 @@ func TestHeartbeatEveryThirdOfTheLease(t *testing.T) {
 		a := p.start()
 		a.wait().created(1)
 
-		require.Equal(t, every(10*second, 9), p.fake.times("Extend"))
+		require.Equal(b, every(10*second, 9), p.fake.times("Extend"))
 		claim := p.fake.log("Claim")[0].claim
 		for _, c := range p.fake.log("Extend") {
-			require.Equal(t, claim, c.claim)
-			require.Equal(t, bubbleLease, c.lease)
-			require.NoError(t, c.err)
+			require.Equal(b, claim, c.claim)
+			require.Equal(b, bubbleLease, c.lease)
+			require.NoError(b, c.err)
 		}
 		b.until(time.Hour)
-		require.Len(t, p.fake.log(), 1+9+1, "a claim, nine beats, a completion, and nothing after it")
-		require.Equal(t, idempotency.OutcomeExecuted, p.event().Outcome)
-		require.Equal(t, 95*second, p.event().Handler)
+		require.Len(b, p.fake.log(), 1+9+1, "a claim, nine beats, a completion, and nothing after it")
+		require.Equal(b, idempotency.OutcomeExecuted, p.event().Outcome)
+		require.Equal(b, 95*second, p.event().Handler)
 	})
 }
 
@@ -65,21 +65,21 @@ func TestNoGoroutineBetweenBeats(t *testing.T) {
 	bubble(t, func(b *bubbleWorld) {
 		b.takes(95 * second)
 		p := b.process()
-		bare := bubbleRequest(t.Context(), "", "b1")
+		bare := bubbleRequest(b.Context(), "", "b1")
 		bare.Header.Del("Idempotency-Key")
 		before := b.goroutines()
-		require.Positive(t, before, "goroutines of the bubble cannot be counted")
+		require.Positive(b, before, "goroutines of the bubble cannot be counted")
 		unguarded := p.begin(bare)
-		require.Equal(t, before+1, b.goroutines())
+		require.Equal(b, before+1, b.goroutines())
 
 		a := p.start()
 		for at := range 9 {
 			b.until(time.Duration(at)*10*second + second)
-			require.Equal(t, before+2, b.goroutines(), "at %v", b.now())
+			require.Equal(b, before+2, b.goroutines(), "at %v", b.now())
 		}
 		a.wait().created(2)
 		unguarded.wait()
-		require.Equal(t, before, b.goroutines())
+		require.Equal(b, before, b.goroutines())
 	})
 }
 
@@ -93,15 +93,15 @@ func TestTwinsOfALongRun(t *testing.T) {
 				a := p.start()
 				for i := range 50 {
 					b.until(time.Duration(i)*lease/10 + lease/100)
-					require.LessOrEqual(t, other.send().busy(), max(lease, second))
+					require.LessOrEqual(b, other.send().busy(), max(lease, second))
 				}
 				a.wait().created(1)
 				other.send().replayed(1)
 				p.send().replayed(1)
 				b.ran(1)
 				for _, e := range other.all()[:50] {
-					require.Equal(t, idempotency.OutcomeRefused, e.Outcome)
-					require.Equal(t, idempotency.CodeInProgress, e.Code)
+					require.Equal(b, idempotency.OutcomeRefused, e.Outcome)
+					require.Equal(b, idempotency.CodeInProgress, e.Code)
 				}
 			})
 		})
@@ -190,14 +190,14 @@ func TestFailingBeats(t *testing.T) {
 				}
 				a.wait().created(1)
 				if c.lost > 0 {
-					require.Equal(t, bubbleEnd{c.lost, idempotency.ErrClaimLost}, *ended)
+					require.Equal(b, bubbleEnd{c.lost, idempotency.ErrClaimLost}, *ended)
 				} else {
-					require.Equal(t, bubbleEnd{}, *ended)
+					require.Equal(b, bubbleEnd{}, *ended)
 				}
 				// Nobody has taken the claim: its answer is recorded all the same.
 				other.send().replayed(1)
 				b.ran(1)
-				require.Equal(t, idempotency.OutcomeExecuted, p.event().Outcome)
+				require.Equal(b, idempotency.OutcomeExecuted, p.event().Outcome)
 			})
 		})
 	}
@@ -211,7 +211,7 @@ func TestFirstBeatCountsFromTheClaim(t *testing.T) {
 		p := b.process()
 		p.fake.once("Claim", bubbleFault{delay: 1900 * time.Millisecond})
 		p.send().created(1)
-		require.Equal(t, every(10*second, 2), p.fake.times("Extend"))
+		require.Equal(b, every(10*second, 2), p.fake.times("Extend"))
 	})
 }
 
@@ -246,12 +246,12 @@ func TestBeatInFlightAtTheEnd(t *testing.T) {
 					p.fake.always("Extend", beat.fault)
 					p.send()
 					extend, settle := p.fake.log("Extend"), p.fake.log(c.settle)
-					require.Len(t, extend, 1)
-					require.Len(t, settle, 1)
-					require.Equal(t, beat.settled, settle[0].at)
-					require.Less(t, extend[0].ended, settle[0].began)
+					require.Len(b, extend, 1)
+					require.Len(b, settle, 1)
+					require.Equal(b, beat.settled, settle[0].at)
+					require.Less(b, extend[0].ended, settle[0].began)
 					b.until(time.Hour)
-					require.Len(t, p.fake.log(), 3)
+					require.Len(b, p.fake.log(), 3)
 				})
 			})
 		}
@@ -267,9 +267,9 @@ func TestSettledBeforeTheAnswer(t *testing.T) {
 			p.fake.always(method, bubbleFault{delay: second})
 			a := p.send()
 			settled := p.fake.log(method)[0]
-			require.Greater(t, settled.ended, settled.began)
-			require.Less(t, settled.ended, a.wrote)
-			require.Equal(t, second, a.at)
+			require.Greater(b, settled.ended, settled.began)
+			require.Less(b, settled.ended, a.wrote)
+			require.Equal(b, second, a.at)
 		})
 	}
 }

@@ -26,7 +26,7 @@ func TestClaimSlowerThanItsLease(t *testing.T) {
 		first.wait().created(1)
 		other.send().replayed(1)
 		b.ran(1)
-		require.Equal(t, idempotency.OutcomeRefused, late.event().Outcome)
+		require.Equal(b, idempotency.OutcomeRefused, late.event().Outcome)
 	})
 }
 
@@ -37,7 +37,7 @@ func TestHoldSlowerThanTheLease(t *testing.T) {
 		p.fake.once("Extend", bubbleFault{delay: 1500 * time.Millisecond, deaf: true})
 		p.send().refused(http.StatusServiceUnavailable, idempotency.CodeStoreUnavailable)
 		b.ran(0)
-		require.NoError(t, p.mw.Drain(t.Context()))
+		require.NoError(b, p.mw.Drain(b.Context()))
 		p.send().created(1)
 	})
 }
