@@ -266,9 +266,23 @@ func (q *request) take() (held *Record, err error) {
 		return err
 	})
 	if err == nil && held != nil && held.Token == q.claim.Token && held.Response == nil {
-		return nil, nil // a store that reports our own claim, made by a call whose reply was lost
+		held = nil // a store that reports our own claim, made by a call whose reply was lost
+	}
+	if err == nil && held == nil {
+		err = q.stale()
 	}
 	return held, err
+}
+
+var errStale = errors.New("idempotency: the store took longer than the lease to make the claim")
+
+// stale returns an error if the call that gave the claim its lease took so long
+// that the claim may be another's by now: the handler must not run under it.
+func (q *request) stale() error {
+	if q.m.tx == nil && time.Since(q.leased) >= q.m.lease {
+		return errStale
+	}
+	return nil
 }
 
 // call makes one call of the store, in a context that has the request's values,

@@ -36,7 +36,11 @@ func (x *run) execute() {
 		// ran is gone after its lease.
 		x.claim.Hold = x.m.ttl
 		x.leased = time.Now()
-		if err := x.call(x.extend); err != nil {
+		err := x.call(x.extend)
+		if err == nil {
+			err = x.stale()
+		}
+		if err != nil {
 			x.releaseAbandoned()
 			x.refuse(&Error{Code: CodeStoreUnavailable, RetryAfter: time.Second, Err: err})
 			return
