@@ -39,6 +39,7 @@ type recorder struct {
 
 	body    []byte // what the handler wrote, as far as it is kept
 	written int64  // how much the handler wrote
+	refused int64  // how much of that was above the announced length
 	lost    bool   // it was more than is kept
 
 	live    bool
@@ -154,6 +155,7 @@ func (rec *recorder) admit(n int) error {
 	}
 	rec.written += int64(n)
 	if rec.length >= 0 && rec.written > rec.length {
+		rec.refused += int64(n)
 		return http.ErrContentLength
 	}
 	return nil
@@ -214,7 +216,7 @@ func (rec *recorder) finish() bool {
 	defer rec.mu.Unlock()
 	rec.writeHeader(http.StatusOK) // if the handler has not
 	rec.done = true
-	return rec.length < 0 || rec.written == rec.length || !bodyAllowedFor(rec.status)
+	return rec.length < 0 || rec.written-rec.refused == rec.length || !bodyAllowedFor(rec.status)
 }
 
 // response returns the answer as it is to be recorded.
