@@ -27,11 +27,15 @@ func (m *Middleware) recordable(sent, outer http.Header) http.Header {
 	var h http.Header
 	connection := sent["Connection"]
 	set := func(name string, values []string) {
+		name = http.CanonicalHeaderKey(name) // handlers may write to the map as they like
 		if m.unrecorded[name] || strings.HasPrefix(name, http.TrailerPrefix) || listed(connection, name) {
 			return
 		}
 		if h == nil {
 			h = make(http.Header, len(sent))
+		}
+		if have, twice := h[name]; twice {
+			values = append(slices.Clip(have), values...)
 		}
 		h[name] = values
 	}

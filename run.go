@@ -122,7 +122,7 @@ func (x *run) settle(complete bool) {
 	}
 	resp := x.recorder.response(time.Now())
 	resp.Reference = reference
-	send := func() { x.recorder.send(resp.Trailer) }
+	send := x.recorder.send
 	switch {
 	case record && complete:
 		if resp.BodyLost {
