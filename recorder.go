@@ -45,6 +45,8 @@ type recorder struct {
 	live    bool
 	sniffed []string // the Content-Type that net/http finds out; empty: none, nil: the handler's own counts
 	done    bool     // the handler has returned
+
+	resp Response // what response returns
 }
 
 func (rec *recorder) init(m *Middleware, w http.ResponseWriter) {
@@ -241,7 +243,8 @@ func (rec *recorder) finish() bool {
 
 // response returns the answer as it is to be recorded.
 func (rec *recorder) response(now time.Time) *Response {
-	resp := &Response{
+	resp := &rec.resp
+	*resp = Response{
 		Status:   rec.status,
 		Header:   rec.m.recordable(rec.sent, rec.outer),
 		Trailer:  rec.trailer(),
