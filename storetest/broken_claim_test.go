@@ -92,7 +92,7 @@ type fault struct {
 	make func(b *broken)
 }
 
-// onClaim is a fault in what Claim returns for a key that is taken.
+// onRecord is a fault in what Claim returns for a key that is taken.
 func onRecord(name string, rule int, change func(c idempotency.Claim, rec *idempotency.Record)) fault {
 	return fault{name, rule, func(b *broken) {
 		b.claim = func(ctx context.Context, c idempotency.Claim, lease time.Duration) (*idempotency.Record, error) {

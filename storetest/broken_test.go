@@ -11,7 +11,7 @@ import (
 	"github.com/retrysafe/idempotency/storetest"
 )
 
-// make returns a new store with the fault.
+// store returns a new store with the fault.
 func (f fault) store(room int) *broken {
 	b := &broken{reference: newReference()}
 	b.room = room
@@ -19,7 +19,8 @@ func (f fault) store(room int) *broken {
 	return b
 }
 
-// brokenRules runs Check on stores with the fault and returns what it found.
+// brokenRules runs the rule that the fault breaks on stores with the fault, and
+// returns what it found.
 func brokenRules(t *testing.T, f fault) []*storetest.RuleError {
 	t.Helper()
 	var err error
@@ -27,7 +28,7 @@ func brokenRules(t *testing.T, f fault) []*storetest.RuleError {
 		err = storetest.Check(
 			func() idempotency.Store { return f.store(0) },
 			storetest.WithFull(func() idempotency.Store { return f.store(8) }),
-			storetest.WithRounds(200),
+			storetest.WithRounds(200), storetest.OnlyRule(f.rule),
 		)
 	})
 	return ruleErrors(t, err)
@@ -65,15 +66,14 @@ func TestCatches(t *testing.T) {
 			t.Parallel()
 			for _, f := range faults {
 				t.Run(f.name, func(t *testing.T) {
-					caught := false
-					for _, broken := range brokenRules(t, f) {
-						if broken.Rule == f.rule {
-							caught = true
-							require.Contains(t, broken.Error(), storetest.Rule(f.rule))
-						}
+					found := brokenRules(t, f)
+					require.NotEmpty(t, found, "rule %d has not caught it", f.rule)
+					for _, broken := range found {
+						require.Equal(t, f.rule, broken.Rule)
+						require.Contains(t, broken.Error(), storetest.Rule(f.rule))
+						require.NotContains(t, broken.Error(), "panic")
 						t.Log(broken)
 					}
-					require.True(t, caught, "rule %d has not caught it", f.rule)
 				})
 			}
 		})

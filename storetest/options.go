@@ -16,6 +16,7 @@ type config struct {
 	tick     time.Duration
 	rounds   int
 	newFull  func() idempotency.Store
+	wanted   func(rule int) bool // nil: every rule
 }
 
 const (
