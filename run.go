@@ -81,8 +81,8 @@ func (x *run) begin() {
 		values:  values,
 		lose:    x.cancel,
 	}
-	if x.unguarded {
-		x.keeper.lease = 0
+	if x.unguarded || x.m.tx != nil {
+		x.keeper.lease = 0 // a transaction does not lapse
 	}
 	x.keeper.start(x.leased, time.Now().Add(x.m.maxExecution))
 }
