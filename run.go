@@ -132,7 +132,7 @@ func (x *run) settle(complete bool) {
 	wish, ttl, reference := x.execution.wishes()
 	record := wish == toKeep
 	if wish == byPolicy {
-		record = x.m.policy(Ending{Status: status, Cause: context.Cause(x.ctx)})
+		record = x.policyRecords(Ending{Status: status})
 	}
 	resp := x.recorder.response(time.Now())
 	resp.Reference = reference
@@ -156,8 +156,7 @@ func (x *run) panicked() {
 	wish, ttl, _ := x.execution.wishes()
 	nothing := func() {}
 	switch {
-	case wish != toDiscard && x.m.tx == nil &&
-		x.m.policy(Ending{Status: http.StatusInternalServerError, Panicked: true, Cause: context.Cause(x.ctx)}):
+	case wish != toDiscard && x.m.tx == nil && x.policyRecords(Ending{Status: http.StatusInternalServerError, Panicked: true}):
 		resp := x.m.render(x.r, &Error{Code: CodePanicked})
 		x.event.Status = resp.Status
 		x.record(resp, ttl, OutcomeExecuted, nothing)
@@ -166,6 +165,25 @@ func (x *run) panicked() {
 	default:
 		x.release(nothing)
 	}
+}
+
+// policyRecords asks the policy whether to record. A policy that panics does so as if
+// it were the handler: a transaction must not stay open for that.
+func (x *run) policyRecords(e Ending) (record bool) {
+	e.Cause = context.Cause(x.ctx)
+	decided := false
+	defer func() {
+		switch nothing := func() {}; {
+		case decided:
+		case x.m.atMostOnce:
+			x.leave(nothing)
+		default:
+			x.release(nothing)
+		}
+	}()
+	record = x.m.policy(e)
+	decided = true
+	return record
 }
 
 // render returns the answer to a refusal as a record.
