@@ -237,7 +237,7 @@ func TestTxClaimFails(t *testing.T) {
 		p := b.transactional(db)
 		p.fake.once("Claim", bubbleFault{lose: errBubbleDown})
 		p.send().refused(http.StatusServiceUnavailable, idempotency.CodeStoreUnavailable)
-		require.Equal(b, 1, db.connections)
+		require.Equal(b, 1, db.inUse())
 		require.NoError(b, p.mw.Drain(b.Context()))
 		b.holds(db, 0, 0)
 		p.send().created(1)

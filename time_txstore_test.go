@@ -126,6 +126,12 @@ func (db *bubbleDB) end(token string) {
 	db.connections--
 }
 
+func (db *bubbleDB) inUse() int {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.connections
+}
+
 // bubbleTxFake is the database as one process reaches it.
 type bubbleTxFake struct {
 	*bubbleStore
