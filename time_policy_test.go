@@ -187,3 +187,27 @@ func TestPanicFreesTheKey(t *testing.T) {
 		}
 	}
 }
+
+// A policy that panics is taken for a handler that did: nobody is answered, and
+// no key is stuck.
+func TestPolicyThatPanics(t *testing.T) {
+	for name, opts := range map[string][]idempotency.Option{"": nil, "at most once": {idempotency.WithAtMostOnce()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bubbleWorld) {
+				p := b.process(append(opts, idempotency.WithPolicy(func(idempotency.Ending) bool { panic("policy") }))...)
+				a := p.send()
+				require.Equal(b, "policy", a.panicked)
+				require.Zero(b, a.wrote)
+				require.Equal(b, idempotency.CodePanicked, p.event().Code)
+				if name == "" {
+					require.Equal(b, idempotency.OutcomeReleased, p.event().Outcome)
+					require.Nil(b, b.lookup())
+				} else {
+					require.Equal(b, idempotency.OutcomeUnstored, p.event().Outcome)
+					b.until(bubbleLease)
+					p.send().unknown(false)
+				}
+			})
+		})
+	}
+}

@@ -91,8 +91,9 @@ func TestTxRollsBack(t *testing.T) {
 				b.inserts(func(w http.ResponseWriter, r *http.Request, _ int) { c.work(w, r) })
 				db := new(bubbleDB)
 				p := b.transactional(db, c.opts...)
-				p.send()
+				a := p.send()
 				b.holds(db, 0, 0)
+				require.Equal(b, a.panicked != nil || a.goexit, a.wrote == 0)
 				require.Equal(b, idempotency.OutcomeReleased, p.event().Outcome)
 				b.inserts(func(w http.ResponseWriter, r *http.Request, run int) {
 					execution(r).Keep()
