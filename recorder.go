@@ -90,7 +90,11 @@ func (rec *recorder) writeHeader(status int) {
 	}
 	rec.status = status
 	rec.sent = rec.header.Clone()
-	if n, err := strconv.ParseInt(rec.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
+	announced := rec.header.Get("Content-Length")
+	if announced == "" {
+		return
+	}
+	if n, err := strconv.ParseInt(announced, 10, 64); err == nil && n >= 0 {
 		rec.length = n
 		rec.body = make([]byte, 0, min(n, rec.m.maxResponse))
 	}
@@ -199,12 +203,12 @@ func (rec *recorder) keep(n int) bool {
 // goLive sends what has been written so far.
 func (rec *recorder) goLive() {
 	rec.live = true
+	rec.put(rec.sent)
 	rec.begin()
 }
 
 // begin sends the header, and the body as far as it is buffered.
 func (rec *recorder) begin() {
-	rec.put(rec.sent)
 	rec.w.WriteHeader(rec.status)
 	if len(rec.body) > 0 {
 		_, _ = rec.w.Write(rec.body)
@@ -261,17 +265,18 @@ func (rec *recorder) response(now time.Time) *Response {
 
 // send lets the client have the answer, or the rest of it.
 func (rec *recorder) send() {
+	h := rec.w.Header()
 	if !rec.live {
+		rec.put(rec.sent)
 		// A trailer that was not declared has to be known before the header goes
 		// out, or net/http announces a length, and HTTP/1.1 then has no trailers.
 		for name, key := range rec.trailers {
 			if name != key {
-				rec.sent[key] = rec.header[key]
+				h[key] = rec.header[key]
 			}
 		}
 		rec.begin()
 	}
-	h := rec.w.Header()
 	for _, key := range rec.trailers {
 		h[key] = rec.header[key]
 	}

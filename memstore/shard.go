@@ -19,7 +19,7 @@ const (
 	// it once held, since a Go map never gives memory back. What is left to be
 	// copied then is few. Maps of up to keepMap entries are left alone.
 	shrinkBelow = 8
-	keepMap     = 128
+	keepMap     = 16
 
 	never = time.Duration(math.MaxInt64)
 )
