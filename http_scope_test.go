@@ -120,7 +120,7 @@ func TestHTTPScopeEndpoints(t *testing.T) {
 		requests := []struct{ method, path string }{
 			{"POST", "/a"}, {"PUT", "/a"}, {"DELETE", "/a"}, {"PATCH", "/a"}, {"POST", "/b"}, {"POST", "/a/"}, {"POST", "/A"},
 			{"POST", "/orders/1/pay"}, {"POST", "/orders/2/pay"}, {"POST", "/orders/1%2F2/pay"}, {"POST", "/orders/1%2f2/pay"},
-			{"POST", "/x%2Fy"}, {"POST", "/x/y"}, {"POST", "/x%7Cy"}, {"POST", "/caf%C3%A9"}, {"POST", "/a://b"},
+			{"POST", "/x%2Fy"}, {"POST", "/x/y"}, {"POST", "/x%7Cy"}, {"POST", "/caf%C3%A9"},
 			{"POST", "/api/things"}, {"POST", "/v2/things"}, {"POST", "/things"}, {"POST", "/" + strings.Repeat("p", 400)}, {"POST", "/" + strings.Repeat("p", 401)},
 		}
 		firsts := make([]answer, len(requests))
@@ -154,10 +154,11 @@ func TestHTTPScopeAbsoluteForm(t *testing.T) {
 		{"/pay", "http://shop.example/pay"},
 		{"/pay/1%2F2?a=b", "http://shop.example/pay/1%2F2?a=b"},
 		{"/", "HTTP://shop.example"},
+		{"/a://b//c", "http://shop.example/a://b//c"},
 		{"/?c", "https://shop.example?c"},
 	}
 	for i, tt := range tests {
-		if i == 3 { // the same endpoint with another query
+		if i == len(tests)-1 { // the same endpoint with another query
 			requireProblem(t, request(tt.origin, "1.1"), 409, idempotency.CodeKeyReused)
 			requireProblem(t, request(tt.absolute, "1.1"), 409, idempotency.CodeKeyReused)
 			continue
@@ -202,8 +203,10 @@ func TestHTTPScopeDoubleGuard(t *testing.T) {
 	t.Parallel()
 	mw := guard()
 	tests := map[string]func(http.Handler) http.Handler{
-		"the same":       func(h http.Handler) http.Handler { return mw.Handler(mw.Handler(h)) },
-		"made by With":   func(h http.Handler) http.Handler { return mw.Handler(mw.With(idempotency.WithRequiredKey()).Handler(h)) },
+		"the same": func(h http.Handler) http.Handler { return mw.Handler(mw.Handler(h)) },
+		"made by With": func(h http.Handler) http.Handler {
+			return mw.Handler(mw.With(idempotency.WithRequiredKey()).Handler(h))
+		},
 		"with a layer":   func(h http.Handler) http.Handler { return mw.Handler(http.StripPrefix("/a", mw.Handler(h))) },
 		"three times":    func(h http.Handler) http.Handler { return mw.Handler(mw.Handler(mw.Handler(h))) },
 		"another one":    func(h http.Handler) http.Handler { return mw.Handler(guard().Handler(h)) },
