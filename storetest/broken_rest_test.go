@@ -166,7 +166,6 @@ func roomFaults() []fault {
 
 // fullFaults are found on the small store only.
 func fullFaults() []fault {
-	small := func(b *broken) { b.room = 8 }
 	return []fault{
 		onRecord("a full store has another error", 13, nil).with(func(b *broken) {
 			b.claim = func(ctx context.Context, c idempotency.Claim, lease time.Duration) (*idempotency.Record, error) {
@@ -176,7 +175,7 @@ func fullFaults() []fault {
 				}
 				return rec, err
 			}
-		}).with(small),
+		}),
 		beforeClaim("a full store makes room", 13, func(b *broken, c *idempotency.Claim, _ *time.Duration) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -185,7 +184,7 @@ func fullFaults() []fault {
 					delete(b.entries, key)
 				}
 			}
-		}).with(small),
+		}),
 		onComplete("complete fails in a full store", 13, func(b *broken, next completeFunc) completeFunc {
 			return func(ctx context.Context, c idempotency.Claim, r *idempotency.Response, ttl time.Duration) error {
 				b.mu.Lock()
@@ -196,7 +195,7 @@ func fullFaults() []fault {
 				}
 				return next(ctx, c, r, ttl)
 			}
-		}).with(small),
+		}),
 		onExtend("extend fails in a full store", 13, func(b *broken, next extendFunc) extendFunc {
 			return func(ctx context.Context, c idempotency.Claim, lease time.Duration) error {
 				b.mu.Lock()
@@ -207,7 +206,7 @@ func fullFaults() []fault {
 				}
 				return next(ctx, c, lease)
 			}
-		}).with(small),
+		}),
 		{"a refused claim stays", 13, func(b *broken) {
 			b.claim = func(ctx context.Context, c idempotency.Claim, lease time.Duration) (*idempotency.Record, error) {
 				rec, err := b.reference.Claim(ctx, c, lease)

@@ -110,8 +110,12 @@ func (g *group) choose(has features, cfg *config) {
 	}
 	g.cases = chosen
 	if len(leases) > 0 {
-		g.notes = append(g.notes, "not run, because a TxStore's claims have no lease and its holders cannot be seen "+
-			"before they commit: "+strings.Join(leases, "; ")+". What holds instead is in the cases named \"in a transaction\".")
+		note := "not run, because a TxStore's claims have no lease and its holders cannot be seen before they commit: " +
+			strings.Join(leases, "; ") + "."
+		if slices.ContainsFunc(chosen, func(c testCase) bool { return c.on == txStore }) {
+			note += " What holds instead is tested by the cases named \"in a transaction\"."
+		}
+		g.notes = append(g.notes, note)
 	}
 	if len(bounded) > 0 {
 		g.notes = append(g.notes, "not run, because the option WithFull is missing: "+strings.Join(bounded, "; "))
