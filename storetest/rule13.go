@@ -149,7 +149,7 @@ func keysApart(p *probe) {
 }
 
 // maxFill is how many entries the store of WithFull may have room for.
-const maxFill = 10_000
+const maxFill = 4096
 
 // fill claims keys until the store is full, and calls each on every claim. It
 // returns the claims and the one that was refused.

@@ -85,9 +85,6 @@ func groups(has features, cfg *config) []group {
 	if has.tx {
 		all = append(all, txGroup())
 	}
-	if cfg.wanted != nil {
-		all = slices.DeleteFunc(all, func(g group) bool { return !cfg.wanted(g.rule) })
-	}
 	for i := range all {
 		all[i].choose(has, cfg)
 	}
@@ -100,6 +97,7 @@ func (g *group) choose(has features, cfg *config) {
 	var leases, bounded []string
 	for _, c := range g.cases {
 		switch {
+		case cfg.wanted != nil && !cfg.wanted(g.rule, c.name):
 		case c.on == leaseStore && has.tx:
 			leases = append(leases, c.name)
 		case c.full && cfg.newFull == nil:

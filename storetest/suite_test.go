@@ -57,8 +57,8 @@ func check(t *testing.T, newStore func() idempotency.Store, opts ...storetest.Op
 func TestCheckAcceptsTheReference(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, check(t, func() idempotency.Store { return newReference() },
-		storetest.WithFull(smallReference), storetest.WithRounds(200)))
-	require.NoError(t, check(t, func() idempotency.Store { return newReferenceTx() }, storetest.WithRounds(200)))
+		storetest.WithFull(smallReference), storetest.WithRounds(50)))
+	require.NoError(t, check(t, func() idempotency.Store { return newReferenceTx() }, storetest.WithRounds(50)))
 }
 
 // plain hides everything but Store.
@@ -155,7 +155,7 @@ func (s *stalling) Release(ctx context.Context, c idempotency.Claim) error {
 // and slow.
 func TestStallsAreNoFaults(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(10) {
+	for seed := range uint64(4) {
 		stalls := func(room int) func() idempotency.Store {
 			return func() idempotency.Store {
 				s := &stalling{reference: newReference(), dice: rand.New(rand.NewPCG(seed, 1))}
@@ -163,7 +163,7 @@ func TestStallsAreNoFaults(t *testing.T) {
 				return s
 			}
 		}
-		require.NoError(t, check(t, stalls(0), storetest.WithRounds(20), storetest.WithFull(stalls(8))), "seed %d", seed)
+		require.NoError(t, check(t, stalls(0), storetest.WithRounds(10), storetest.WithFull(stalls(8))), "seed %d", seed)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestFakeServer(t *testing.T) {
 	var current *reference
 	newStore := func(*testing.T) idempotency.Store { current = newReference(); return current }
 	advance := func(d time.Duration) { current.advance(d) }
-	storetest.Run(t, newStore, storetest.WithSleep(advance), storetest.WithRounds(100))
+	storetest.Run(t, newStore, storetest.WithSleep(advance), storetest.WithRounds(50))
 }
 
 func TestOptionsPanic(t *testing.T) {
