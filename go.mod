@@ -1,3 +1,9 @@
 module github.com/retrysafe/idempotency
 
 go 1.25.0
+
+require (
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
+)
