@@ -66,13 +66,10 @@ func (o *operation) roundTrip() *attempt {
 	if a.err == nil {
 		a.err = a.receive(o.t.answerLimit())
 	}
-	if !stopTimer() && a.err == nil && !a.read {
-		a.err = errAttemptTimeout // it struck after the header and before the body
+	if inTime := stopTimer(); !inTime && !a.read {
+		a.err = context.Cause(ctx) // it may have struck after the header and before the body
 	}
 	if a.err != nil {
-		if errors.Is(context.Cause(ctx), errAttemptTimeout) && gone(o.req) == nil {
-			a.err = errAttemptTimeout
-		}
 		a.fail(a.err)
 	}
 	return a
@@ -81,11 +78,28 @@ func (o *operation) roundTrip() *attempt {
 // startTimer bounds an attempt. The returned function reports whether it
 // stopped the timer before it struck.
 func (o *operation) startTimer(cancel context.CancelCauseFunc) (stop func() bool) {
-	limit := min(
+	why := errAttemptTimeout
+	limit := time.Duration(min(
 		bound(o.t.AttemptTimeout, defaultAttemptTimeout),
 		bound(o.t.MaxElapsed, defaultMaxElapsed)-int64(elapsed(o.began)),
-	)
-	return time.AfterFunc(time.Duration(limit), func() { cancel(errAttemptTimeout) }).Stop
+	))
+	if left, ok := clientTimeout(o.req); ok && left < limit {
+		limit, why = left, errClientTimeout
+	}
+	return time.AfterFunc(limit, func() { cancel(why) }).Stop
+}
+
+// clientTimeout returns what is left of http.Client's Timeout, less a little.
+// When that time-out strikes, http.Client replaces the error by one that does
+// not wrap it, and the key would be lost with it; so the attempt ends just
+// before.
+func clientTimeout(req *http.Request) (time.Duration, bool) {
+	deadline, ok := req.Context().Deadline()
+	if !ok || legacyCancel(req) == nil {
+		return 0, false
+	}
+	left := time.Until(deadline)
+	return left - min(max(left/100, time.Millisecond), 100*time.Millisecond), true
 }
 
 func (t *Transport) answerLimit() int64 {

@@ -50,11 +50,14 @@ func (e *UnknownOutcomeError) Resume(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, givenKey{value: e.Key, since: e.FirstSent, set: true})
 }
 
-// attemptTimeout is the error of an attempt that took too long.
-type attemptTimeout struct{}
+// timeout is the error of an attempt that took too long.
+type timeout string
 
-func (attemptTimeout) Error() string   { return "client: the attempt timed out" }
-func (attemptTimeout) Timeout() bool   { return true }
-func (attemptTimeout) Temporary() bool { return true }
+func (t timeout) Error() string { return "client: " + string(t) }
+func (timeout) Timeout() bool   { return true }
+func (timeout) Temporary() bool { return true }
 
-var errAttemptTimeout error = attemptTimeout{}
+var (
+	errAttemptTimeout error = timeout("the attempt timed out")
+	errClientTimeout  error = timeout("the http.Client's Timeout is over")
+)

@@ -87,6 +87,8 @@ func (o *operation) decide(a *attempt) (wait time.Duration, stop Stop) {
 		return 0, StopAnswered
 	case gone(o.req) != nil:
 		return 0, StopCancelled
+	case errors.Is(a.err, errClientTimeout):
+		return 0, StopDeadline
 	case !again:
 		return 0, StopError
 	case o.foreign:
