@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/retrysafe/idempotency"
 )
 
 // Stop is why no further attempt is made.
@@ -25,18 +27,18 @@ const (
 
 // Attempt is what [Transport.OnAttempt] is told.
 type Attempt struct {
-	Request   *http.Request // the caller's; not to be changed
-	Key       string        // the operation's key; keep it out of logs
-	Number    int           // 1 for the first attempt
-	Status    int           // of the answer; 0 if there was none
-	Code      string        // of the middleware's problem document
-	Replayed  bool          // the server answered from its record
-	Unguarded bool          // the server ran the handler without protection
-	Err       error         // nil if there was an answer
-	Sent      bool          // the server may have got the request
-	Took      time.Duration // until the answer's header, or its end if it was read ahead
-	Wait      time.Duration // until the next attempt
-	Stop      Stop          // why there is no next attempt; empty if there is one
+	Request   *http.Request    // the caller's; not to be changed
+	Key       string           // the operation's key; keep it out of logs
+	Number    int              // 1 for the first attempt
+	Status    int              // of the answer; 0 if there was none
+	Code      idempotency.Code // of the middleware's problem document
+	Replayed  bool             // the server answered from its record
+	Unguarded bool             // the server ran the handler without protection
+	Err       error            // nil if there was an answer
+	Sent      bool             // the server may have got the request
+	Took      time.Duration    // until the answer's header, or its end if it was read ahead
+	Wait      time.Duration    // until the next attempt
+	Stop      Stop             // why there is no next attempt; empty if there is one
 }
 
 // report tells the hook and the log about an attempt.
@@ -76,7 +78,7 @@ func (t *Transport) log(e Attempt) {
 		attrs = append(attrs, slog.Int("status", e.Status), slog.Bool("replayed", e.Replayed))
 	}
 	if e.Code != "" {
-		attrs = append(attrs, slog.String("code", e.Code))
+		attrs = append(attrs, slog.String("code", string(e.Code)))
 	}
 	if e.Stop != "" {
 		attrs = append(attrs, slog.String("stop", string(e.Stop)))

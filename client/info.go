@@ -6,15 +6,17 @@ import (
 	"mime"
 	"net/http"
 	"time"
+
+	"github.com/retrysafe/idempotency"
 )
 
 // Facts are what a Transport knows about an answer.
 type Facts struct {
-	Key       string // the operation's key; "" if the request carried none
-	Attempts  int    // how often the request was sent, this answer's included
-	Replayed  bool   // the server answered from its record and did not run the handler for this attempt
-	Unguarded bool   // the server could not reach its store and ran the handler without protection
-	Code      string // of the middleware's problem document; "" if the answer is none
+	Key       string           // the operation's key; "" if the request carried none
+	Attempts  int              // how often the request was sent, this answer's included
+	Replayed  bool             // the server answered from its record and did not run the handler for this attempt
+	Unguarded bool             // the server could not reach its store and ran the handler without protection
+	Code      idempotency.Code // of the middleware's problem document; "" if the answer is none
 }
 
 // Info returns the facts about resp, an answer of a [Transport], also through an
@@ -51,30 +53,14 @@ const maxProblem = 16 << 10
 
 // problem is what counts of a problem document.
 type problem struct {
-	Code      string `json:"error"`
-	Retryable *bool  `json:"retryable"`
-}
-
-const (
-	codeInProgress     = "request_in_progress"
-	codeKeyReused      = "idempotency_key_reused_with_different_params"
-	codeNotReplayable  = "response_not_replayable"
-	codeOutcomeUnknown = "outcome_unknown"
-)
-
-// known reports whether the middleware wrote the problem.
-func (p problem) known() bool {
-	switch p.Code {
-	case codeInProgress, codeKeyReused, codeNotReplayable, codeOutcomeUnknown:
-		return true
-	}
-	return false
+	Code      idempotency.Code `json:"error"`
+	Retryable *bool            `json:"retryable"`
 }
 
 // final reports whether the problem says that the same request cannot succeed.
 func (p problem) final() bool {
 	switch p.Code {
-	case codeKeyReused, codeNotReplayable:
+	case idempotency.CodeKeyReused, idempotency.CodeNotReplayable:
 		return true
 	}
 	return p.Retryable != nil && !*p.Retryable

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/retrysafe/idempotency"
 )
 
 // maxKey is the longest key, in bytes, that servers take.
@@ -32,6 +34,20 @@ type (
 // [ErrInvalidKey]. A key in the request's header takes precedence.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, contextKey{}, givenKey{value: key, set: true})
+}
+
+// WithDerivedKey returns a context whose requests carry a key that is derived
+// from the operation being served: within a handler that the middleware guards,
+// and with the context that the middleware gave it, a handler that runs again
+// makes its downstream call under the same key, and so repeats it instead of
+// making it twice.
+//
+// purpose tells the downstream calls of one handler apart, "charge" from
+// "receipt"; each call needs one of its own, and the same one in every run. In
+// any other context the key is random: then the requests made with the returned
+// context share a key that is new with each call of WithDerivedKey.
+func WithDerivedKey(ctx context.Context, purpose string) context.Context {
+	return WithKey(ctx, idempotency.FromContext(ctx).Derive(purpose))
 }
 
 func keyOf(ctx context.Context) givenKey {

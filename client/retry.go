@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/retrysafe/idempotency"
 )
 
 // Verdict is what [Transport.Judge] finds out about an answer.
@@ -62,7 +64,7 @@ func (o *operation) worthRepeating(a *attempt) bool {
 	case http.StatusConflict:
 		// A 409 is the application's own, unless the problem document says that the
 		// middleware wrote it.
-		return a.busy() || a.problem.known() && a.resp.Header.Get("Retry-After") != ""
+		return a.busy() || a.problem.Code == idempotency.CodeOutcomeUnknown && a.resp.Header.Get("Retry-After") != ""
 	}
 	return false
 }
@@ -70,7 +72,7 @@ func (o *operation) worthRepeating(a *attempt) bool {
 // busy reports whether another attempt at the same operation is running.
 func (a *attempt) busy() bool {
 	return a.err == nil && a.resp.StatusCode == http.StatusConflict &&
-		a.problem.Code == codeInProgress && !a.problem.final()
+		a.problem.Code == idempotency.CodeInProgress && !a.problem.final()
 }
 
 // neverSent reports whether err is net/http's refusal of a request that it
