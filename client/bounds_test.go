@@ -117,4 +117,3 @@ func TestBudgetIsSharedAndComesBack(t *testing.T) {
 		require.InDelta(t, 10+5+2, len(base.list())-before, 2)
 	})
 }
-
