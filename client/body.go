@@ -115,7 +115,8 @@ var errLegacyCancel = errors.New("client: request cancelled")
 // legacyCancel is how http.Client tells a RoundTripper that it does not know
 // about Client.Timeout; a nil channel never fires.
 func legacyCancel(req *http.Request) <-chan struct{} {
-	return req.Cancel //nolint:staticcheck // deprecated for callers, but http.Client still sets it
+	//lint:ignore SA1019 deprecated for callers, but http.Client still sets it
+	return req.Cancel
 }
 
 // gone returns why the caller no longer wants an answer, or nil.

@@ -53,6 +53,7 @@ func TestRedirectToTheSameOriginKeepsTheKey(t *testing.T) {
 
 func TestKeyStaysWithItsOrigin(t *testing.T) {
 	t.Parallel()
+	odd := "idempotency-KEY"
 	for _, method := range []string{"POST", "PUT", "GET"} {
 		for _, whose := range []string{"made", "header", "context"} {
 			t.Run(method+" "+whose, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestKeyStaysWithItsOrigin(t *testing.T) {
 					w.WriteHeader(503)
 				})
 				home := server(t, func(w http.ResponseWriter, r *http.Request) {
-					http.Redirect(w, r, other.URL, 307)
+					http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 				})
 				ctx := t.Context()
 				if whose == "context" {
@@ -72,7 +73,7 @@ func TestKeyStaysWithItsOrigin(t *testing.T) {
 				req := post(t, ctx, home.URL, strings.NewReader(payment))
 				req.Method = method
 				if whose == "header" {
-					req.Header["idempotency-KEY"] = []string{"k1"}
+					req.Header = http.Header{odd: {"k1"}}
 				}
 				resp, _, err := roundTrip(t, fast(ownBase(t)), req)
 				require.NoError(t, err)
@@ -82,7 +83,7 @@ func TestKeyStaysWithItsOrigin(t *testing.T) {
 				require.Equal(t, payment, there.list()[0].Body)
 				require.Empty(t, client.Info(resp).Key)
 				if whose == "header" {
-					require.Equal(t, []string{"k1"}, req.Header["idempotency-KEY"], "the caller's header is as before")
+					require.Equal(t, []string{"k1"}, req.Header[odd], "the caller's header is as before")
 				}
 			})
 		}
@@ -105,7 +106,7 @@ func TestForeignHopIsNotResent(t *testing.T) {
 		}
 	})
 	home := server(t, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, other.URL, 307)
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	})
 	rt := fast(ownBase(t))
 	warm, err := http.NewRequestWithContext(t.Context(), http.MethodGet, other.URL, nil)

@@ -250,7 +250,8 @@ func TestLegacyCancel(t *testing.T) {
 		base := &script{steps: []step{{status: 503, header: headers("Retry-After", "20")}}}
 		req := post(t, t.Context(), anywhere, nil)
 		stop := make(chan struct{})
-		req.Cancel = stop //nolint:staticcheck // callers may still use it
+		//lint:ignore SA1019 callers may still use it
+		req.Cancel = stop
 		time.AfterFunc(time.Second, func() { close(stop) })
 		began := time.Now()
 		_, err := (&client.Transport{Base: base}).RoundTrip(req)
