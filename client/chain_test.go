@@ -115,7 +115,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	operation := string(body)
 	answer := fmt.Sprintf("%s done, receipt %d", operation, rand.Uint64())
-	if strings.HasSuffix(operation, "7") {
+	if strings.HasSuffix(operation, "77") {
 		answer += strings.Repeat(".", 80<<10) // too long to be read ahead
 	}
 	l.mu.Lock()

@@ -276,10 +276,13 @@ func TestHTTP2GracefulShutdown(t *testing.T) {
 		}
 		w.WriteHeader(201)
 	}))
-	srv.EnableHTTP2 = true
-	srv.StartTLS()
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetUnencryptedHTTP2(true)
+	srv.Start()
 	t.Cleanup(srv.Close)
-	rt := fast(srv.Client().Transport)
+	base := ownBase(t)
+	base.Protocols = srv.Config.Protocols
+	rt := fast(base)
 	for range 20 {
 		resp, _, err := roundTrip(t, rt, post(t, t.Context(), srv.URL, stream(payment)))
 		require.NoError(t, err)
