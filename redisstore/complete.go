@@ -63,9 +63,10 @@ func (s *Store) promote(ctx context.Context, key, token string, value []byte, tt
 		pipe := s.client.Pipeline()
 		set := pipe.Set(ctx, keys[1], value, tempTTL)
 		run := promoteScript.EvalSha(ctx, pipe, keys, args...)
-		_, _ = pipe.Exec(ctx) // each command has its own error
-		if err := set.Err(); err != nil {
-			return 0, err
+		if _, err := pipe.Exec(ctx); set.Err() != nil {
+			return 0, set.Err()
+		} else if err != nil && run.Err() == nil {
+			return 0, err // there is no connection at all
 		}
 		if redis.HasErrorPrefix(run.Err(), "NOSCRIPT") {
 			run = promoteScript.Eval(ctx, s.client, keys, args...)

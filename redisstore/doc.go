@@ -81,7 +81,7 @@
 // A user with access to the keys of the prefix (~idempotency:*) needs the
 // commands
 //
-//	set get getrange pttl pexpire del exists rename eval evalsha multi exec
+//	set get getrange pttl pexpire del exists rename eval evalsha
 //
 // besides what the client itself sends (hello, auth, select, client; in a
 // cluster also cluster and command). Waiting twins hear at once with

@@ -10,6 +10,13 @@ import "github.com/redis/go-redis/v9"
 // part of the promise, so a refusal (no permission, say) does not fail the
 // script. Time is the server's, and stands still while a script runs.
 
+// lookScript reads a value and how long it lives in one instant, at the master: a
+// client never sends a script to a replica. MULTI would do that too, but not on
+// a server that is out of memory. ARGV: GETRANGE end.
+var lookScript = redis.NewScript(`
+return {redis.call('PTTL', KEYS[1]), redis.call('GETRANGE', KEYS[1], 0, ARGV[1])}
+`)
+
 // claimScript makes a claim live again for its own token, or takes a lapsed
 // claim over. ARGV: claim prefix, value, lease ms, hold ms, GETRANGE end, claim
 // prefix of the one to replace or "".

@@ -45,15 +45,24 @@ func bounded[T any](ctx context.Context, f func(context.Context) (T, error)) (T,
 	}
 }
 
-// run runs a script with one key, and returns the number it returns.
-func (s *Store) run(ctx context.Context, script *redis.Script, key string, args ...any) (int64, error) {
+// runScript runs a script with one key, and returns what result makes of the
+// reply.
+func runScript[T any](ctx context.Context, s *Store, script *redis.Script, key string, args []any,
+	result func(*redis.Cmd) (T, error),
+) (T, error) {
+	var zero T
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return zero, err
 	}
-	n, err := bounded(ctx, func(ctx context.Context) (int64, error) {
-		return script.Run(ctx, s.client, []string{key}, args...).Int64()
+	val, err := bounded(ctx, func(ctx context.Context) (T, error) {
+		return result(script.Run(ctx, s.client, []string{key}, args...))
 	})
-	return n, unreadable(err)
+	return val, unreadable(err)
+}
+
+// run runs a script that returns a number.
+func (s *Store) run(ctx context.Context, script *redis.Script, key string, args ...any) (int64, error) {
+	return runScript(ctx, s, script, key, args, (*redis.Cmd).Int64)
 }
 
 // seen is what a look at a key has found.
@@ -74,8 +83,12 @@ func (s *Store) setOrGet(ctx context.Context, a *attempt) (seen, error) {
 		set := pipe.SetNX(ctx, a.key, a.value, time.Duration(a.lease+a.hold)*time.Millisecond)
 		ttl := pipe.PTTL(ctx, a.key)
 		get := pipe.Get(ctx, a.key)
-		_, _ = pipe.Exec(ctx) // each command has its own error
-		err := set.Err()
+		_, err := pipe.Exec(ctx)
+		if set.Err() != nil || ttl.Err() != nil || get.Err() != nil {
+			// Each command has its own error. None has one when the connection
+			// could not be set up, for want of the right password, say.
+			err = set.Err()
+		}
 		full := redis.IsOOMError(err)
 		switch {
 		case err == nil && set.Val():
@@ -93,16 +106,31 @@ func (s *Store) setOrGet(ctx context.Context, a *attempt) (seen, error) {
 	})
 }
 
-// look reads the record of a key in one instant, from the master: a transaction
-// is never sent to a replica. It returns nil if there is none.
-func (s *Store) look(ctx context.Context, key string) (*idempotency.Record, error) {
-	got, err := bounded(ctx, func(ctx context.Context) (seen, error) {
-		pipe := s.client.TxPipeline()
-		ttl := pipe.PTTL(ctx, key)
-		get := pipe.Get(ctx, key)
-		_, _ = pipe.Exec(ctx) // each command has its own error
-		return reply(ttl, get)
+// read reads the bytes of a value up to and with end, all of them for -1, and
+// how long it lives.
+func (s *Store) read(ctx context.Context, key string, end int64) (seen, error) {
+	return runScript(ctx, s, lookScript, key, []any{itoa(end)}, func(cmd *redis.Cmd) (seen, error) {
+		parts, err := cmd.Slice()
+		if err != nil {
+			return seen{}, err
+		}
+		if len(parts) != 2 {
+			return seen{}, errReply
+		}
+		left, ok1 := parts[0].(int64)
+		value, ok2 := parts[1].(string)
+		if !ok1 || !ok2 {
+			return seen{}, errReply
+		}
+		return seen{found: left != int64(noKey), value: value, left: left}, nil
 	})
+}
+
+var errReply = errors.New("the server has sent a reply of another kind")
+
+// look reads the record of a key. It returns nil if there is none.
+func (s *Store) look(ctx context.Context, key string) (*idempotency.Record, error) {
+	got, err := s.read(ctx, key, -1)
 	if err != nil || !got.found {
 		return nil, err
 	}
@@ -113,8 +141,8 @@ func (s *Store) look(ctx context.Context, key string) (*idempotency.Record, erro
 	return record(v, got.left), nil
 }
 
-// reply puts together the replies to PTTL and to a GET or GETRANGE. There is
-// nothing if either says so.
+// reply puts together the replies to PTTL and to GET. There is nothing if either
+// says so.
 func reply(ttl *redis.DurationCmd, get *redis.StringCmd) (seen, error) {
 	if err := get.Err(); errors.Is(err, redis.Nil) {
 		return seen{}, nil

@@ -181,9 +181,9 @@ func (s *Store) peek(ctx context.Context, key string) (token string, left time.D
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
 	const most = 1 << 10
-	got, err := s.head(ctx, key, most-1)
+	got, err := s.read(ctx, key, most-1)
 	if err == nil && len(got.value) == most && wire.IsClaim(got.value) {
-		got, err = s.head(ctx, key, -1) // a claim with a very long token
+		got, err = s.read(ctx, key, -1) // a claim with a very long token
 	}
 	if err != nil || !got.found || !wire.IsClaim(got.value) {
 		return "", 0, err
@@ -196,15 +196,4 @@ func (s *Store) peek(ctx context.Context, key string) (token string, left time.D
 		return v.Token, rec.ExpiresIn, nil
 	}
 	return "", 0, nil
-}
-
-// head reads the bytes of a value up to and with end, from the master, see look.
-func (s *Store) head(ctx context.Context, key string, end int64) (seen, error) {
-	return bounded(ctx, func(ctx context.Context) (seen, error) {
-		pipe := s.client.TxPipeline()
-		ttl := pipe.PTTL(ctx, key)
-		get := pipe.GetRange(ctx, key, 0, end)
-		_, _ = pipe.Exec(ctx) // each command has its own error
-		return reply(ttl, get)
-	})
 }
