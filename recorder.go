@@ -82,7 +82,11 @@ func (rec *recorder) writeHeader(status int) {
 	}
 	rec.status = status
 	rec.sent = rec.header.Clone()
-	if n, err := strconv.ParseInt(rec.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
+	announced := rec.header.Get("Content-Length")
+	if announced == "" {
+		return
+	}
+	if n, err := strconv.ParseInt(announced, 10, 64); err == nil && n >= 0 {
 		rec.length = n
 		rec.body = make([]byte, 0, min(n, rec.m.maxResponse))
 	}
@@ -181,12 +185,12 @@ func (rec *recorder) keep(n int) bool {
 // goLive sends what has been written so far.
 func (rec *recorder) goLive() {
 	rec.live = true
+	rec.put(rec.sent)
 	rec.begin()
 }
 
 // begin sends the header, and the body as far as it is buffered.
 func (rec *recorder) begin() {
-	rec.put(rec.sent)
 	rec.w.WriteHeader(rec.status)
 	if len(rec.body) > 0 {
 		_, _ = rec.w.Write(rec.body)
@@ -271,24 +275,25 @@ func (rec *recorder) trailer() http.Header {
 
 // send lets the client have the answer, or the rest of it.
 func (rec *recorder) send(trailer http.Header) {
-	if !rec.live {
-		// A trailer that was not declared has to be known before the header goes
-		// out, or net/http announces a length, and HTTP/1.1 then has no trailers.
+	h := rec.w.Header()
+	prefixed := func() {
 		for name, values := range rec.header {
 			if strings.HasPrefix(name, http.TrailerPrefix) {
-				rec.sent[name] = values
+				h[name] = values
 			}
 		}
+	}
+	if rec.live {
+		prefixed()
+	} else {
+		rec.put(rec.sent)
+		// A trailer that was not declared has to be known before the header goes
+		// out, or net/http announces a length, and HTTP/1.1 then has no trailers.
+		prefixed()
 		rec.begin()
 	}
-	h := rec.w.Header()
-	for name, values := range rec.header {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			h[name] = values
-		}
-	}
 	for name, values := range trailer {
-		if _, prefixed := h[http.TrailerPrefix+name]; !prefixed {
+		if _, ok := h[http.TrailerPrefix+name]; !ok {
 			h[name] = values
 		}
 	}
