@@ -59,7 +59,7 @@ func (s *Store) store(ctx context.Context, key, token string, value []byte, ttl 
 func (s *Store) promote(ctx context.Context, key, token string, value []byte, ttl int64) (int64, error) {
 	keys := []string{key, tempKey(key, token)}
 	args := []any{wire.ClaimPrefix(token), wire.DonePrefix(token), itoa(ttl), s.channel}
-	n, err := bounded(ctx, func(ctx context.Context) (int64, error) {
+	n, err := call(ctx, s, func(ctx context.Context) (int64, error) {
 		pipe := s.client.Pipeline()
 		set := pipe.Set(ctx, keys[1], value, tempTTL)
 		run := promoteScript.EvalSha(ctx, pipe, keys, args...)

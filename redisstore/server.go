@@ -13,6 +13,20 @@ import (
 	"github.com/retrysafe/idempotency/internal/wire"
 )
 
+// call runs f, which talks to the server, for at most as long as ctx lasts. It
+// tells a cluster client when nobody has answered: by itself that asks for the
+// new master only once a minute.
+func call[T any](ctx context.Context, s *Store, f func(context.Context) (T, error)) (T, error) {
+	val, err := bounded(ctx, f)
+	var answer redis.Error
+	if err != nil && !errors.As(err, &answer) && !errors.Is(err, context.Canceled) {
+		if c, ok := s.client.(interface{ ReloadState(context.Context) }); ok {
+			c.ReloadState(context.WithoutCancel(ctx)) // in the background, and not again and again
+		}
+	}
+	return val, err
+}
+
 // bounded runs f and returns its result, or the error of ctx as soon as that
 // ends. go-redis looks at a context between two attempts, but by default not
 // while a command is on the wire, where it waits for its own read time-out; f
@@ -54,7 +68,7 @@ func runScript[T any](ctx context.Context, s *Store, script *redis.Script, key s
 	if err := ctx.Err(); err != nil {
 		return zero, err
 	}
-	val, err := bounded(ctx, func(ctx context.Context) (T, error) {
+	val, err := call(ctx, s, func(ctx context.Context) (T, error) {
 		return result(script.Run(ctx, s.client, []string{key}, args...))
 	})
 	return val, unreadable(err)
@@ -78,7 +92,7 @@ type seen struct {
 // whatever it does with reads. The time comes before the value: if the key
 // vanishes in between, the value says so.
 func (s *Store) setOrGet(ctx context.Context, a *attempt) (seen, error) {
-	return bounded(ctx, func(ctx context.Context) (seen, error) {
+	return call(ctx, s, func(ctx context.Context) (seen, error) {
 		pipe := s.client.Pipeline()
 		set := pipe.SetNX(ctx, a.key, a.value, time.Duration(a.lease+a.hold)*time.Millisecond)
 		ttl := pipe.PTTL(ctx, a.key)
