@@ -63,7 +63,7 @@ func (s *Store) checkServer(ctx context.Context, client redis.Cmdable, addr stri
 	info := facts{}
 	var errs []error
 	for _, section := range []string{"server", "replication", "memory", "persistence"} {
-		text, err := bounded(ctx, func(ctx context.Context) (string, error) {
+		text, err := bounded(ctx, client, func(ctx context.Context) (string, error) {
 			return client.Info(ctx, section).Result()
 		})
 		var refused redis.Error
@@ -164,7 +164,7 @@ func (s *Store) doubts(ctx context.Context, client redis.Cmdable, f facts) []str
 
 // afterRestart says what a server without an append-only file forgets.
 func (s *Store) afterRestart(ctx context.Context, client redis.Cmdable) string {
-	save, err := bounded(ctx, func(ctx context.Context) (map[string]string, error) {
+	save, err := bounded(ctx, client, func(ctx context.Context) (map[string]string, error) {
 		return client.ConfigGet(ctx, "save").Result()
 	})
 	switch {

@@ -12,7 +12,8 @@
 // that gets lost on the way does no harm: go-redis repeats a command whose reply
 // it has not seen, and the Store knows its own claim by its token. Every call
 // returns when its context ends, whatever the time-outs and retries of the
-// client are. All times are the server's.
+// client are; it is a little cheaper with a client whose ContextTimeoutEnabled is
+// set. All times are the server's.
 //
 // # What the server must be like
 //

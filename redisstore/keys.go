@@ -17,25 +17,21 @@ import (
 // the keys over the slots.
 func (s *Store) redisKey(key idempotency.Key) string {
 	text := key.String()
-	b := make([]byte, 0, len(s.prefix)+len(text)+10)
-	b = append(b, s.prefix...)
-	b = append(b, '{')
-	b = appendHash(b, text)
-	b = append(b, '}')
-	return string(append(b, text...))
+	tag := hash(text)
+	return s.prefix + "{" + string(tag[:]) + "}" + text
 }
 
-// appendHash appends the FNV-1a of text as 8 digits.
-func appendHash(b []byte, text string) []byte {
+// hash returns the FNV-1a of text as 8 digits.
+func hash(text string) (tag [8]byte) {
 	const digits = "0123456789abcdef"
 	h := uint32(2166136261)
 	for i := range len(text) {
 		h = (h ^ uint32(text[i])) * 16777619
 	}
-	for shift := 28; shift >= 0; shift -= 4 {
-		b = append(b, digits[h>>shift&15])
+	for i := range tag {
+		tag[i] = digits[h>>(28-4*i)&15]
 	}
-	return b
+	return tag
 }
 
 // tempKey is where a large record lies for an instant, in the slot of its key.

@@ -192,13 +192,37 @@ func TestLateRelease(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	p := startProxy(t, srv.addr)
-	s := redisstore.New(newClient(t, p.addr, func(o *redis.Options) {
-		o.ReadTimeout = -1 // none
-		o.MaxRetries = 100
-	}))
+	for name, heeds := range map[string]bool{"client waits": false, "client heeds deadlines": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startProxy(t, srv.addr)
+			s := redisstore.New(newClient(t, p.addr, func(o *redis.Options) {
+				o.ReadTimeout = -1 // none
+				o.MaxRetries = 100
+				o.ContextTimeoutEnabled = heeds
+			}), quiet())
+			require.NoError(t, s.Check(t.Context()))
+			p.set(func([]byte) action { return dropHang })
+			for name, call := range everyMethod(s) {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+					defer cancel()
+					require.ErrorIs(t, call(ctx), context.DeadlineExceeded)
+
+					ctx, cancel = context.WithCancel(t.Context())
+					time.AfterFunc(50*time.Millisecond, cancel)
+					require.ErrorIs(t, call(ctx), context.Canceled)
+					require.ErrorIs(t, call(ctx), context.Canceled, "already before the call")
+				})
+			}
+		})
+	}
+}
+
+func everyMethod(s *redisstore.Store) map[string]func(ctx context.Context) error {
 	c := newClaim()
-	calls := map[string]func(ctx context.Context) error{
+	return map[string]func(ctx context.Context) error{
 		"claim":          func(ctx context.Context) error { return claim(ctx, s, c) },
 		"extend":         func(ctx context.Context) error { return s.Extend(ctx, c, lease) },
 		"complete":       func(ctx context.Context) error { return s.Complete(ctx, c, response(nil), ttl) },
@@ -208,26 +232,5 @@ func TestDeadline(t *testing.T) {
 		"forget":         func(ctx context.Context) error { return s.Forget(ctx, c.Key) },
 		"wait":           func(ctx context.Context) error { return s.Wait(ctx, c.Key) },
 		"check":          s.Check,
-	}
-	p.set(func([]byte) action { return dropHang })
-	for name, call := range calls {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			require.ErrorIs(t, call(ctx), context.DeadlineExceeded)
-		})
-		t.Run(name+"/cancelled", func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(50*time.Millisecond, cancel)
-			require.ErrorIs(t, call(ctx), context.Canceled)
-		})
-		t.Run(name+"/before", func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			require.ErrorIs(t, call(ctx), context.Canceled)
-		})
 	}
 }
