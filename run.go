@@ -64,7 +64,7 @@ func (x *run) begin() {
 	x.ctx, x.cancel = context.WithCancelCause(&x.context)
 	k := &x.keeper
 	k.store, k.claim, k.timeout, k.values, k.lose = x.m.store, &x.claim, x.m.storeTimeout, x.values, x.cancel
-	if !x.unguarded {
+	if !x.unguarded && x.m.tx == nil { // a transaction does not lapse
 		k.lease = x.m.lease
 	}
 	k.start(x.leased, time.Now().Add(x.m.maxExecution))
@@ -118,7 +118,7 @@ func (x *run) settle(complete bool) {
 	x.event.Status = x.resp.Status
 	record := wish == toKeep
 	if wish == byPolicy {
-		record = x.m.policy(Ending{Status: x.resp.Status, Cause: context.Cause(x.ctx)})
+		record = x.policyRecords(Ending{Status: x.resp.Status})
 	}
 	switch {
 	case record && complete:
@@ -138,9 +138,8 @@ func (x *run) settle(complete bool) {
 func (x *run) panicked() {
 	x.event.Code = CodePanicked
 	wish, ttl, reference := x.execution.wishes()
-	ending := Ending{Status: http.StatusInternalServerError, Panicked: true, Cause: context.Cause(x.ctx)}
 	switch {
-	case wish != toDiscard && x.m.tx == nil && x.m.policy(ending):
+	case wish != toDiscard && x.m.tx == nil && x.policyRecords(Ending{Status: http.StatusInternalServerError, Panicked: true}):
 		x.resp, x.ttl = x.m.render(x.r, &Error{Code: CodePanicked}), ttl
 		x.resp.Reference = reference
 		x.event.Status = x.resp.Status
@@ -207,7 +206,7 @@ func (x *run) send() {
 	case x.answer != nil:
 		x.write(x.answer)
 	case x.event.Code != CodePanicked:
-		x.recorder.send(x.resp.Trailer)
+		x.recorder.send()
 	}
 }
 
@@ -277,6 +276,27 @@ func (q *request) persist(until time.Time, f func(context.Context) error) error 
 			return err
 		}
 	}
+}
+
+// policyRecords asks the policy whether to record. A policy that panics does so as if
+// it were the handler: a transaction must not stay open for that.
+func (x *run) policyRecords(e Ending) (record bool) {
+	e.Cause = context.Cause(x.ctx)
+	decided := false
+	defer func() {
+		if decided {
+			return
+		}
+		x.event.Code = CodePanicked
+		if x.m.atMostOnce {
+			x.leave()
+		} else {
+			x.release()
+		}
+	}()
+	record = x.m.policy(e)
+	decided = true
+	return record
 }
 
 // render returns the answer to a refusal as a record.

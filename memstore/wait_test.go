@@ -190,7 +190,7 @@ func TestWaitersLeaveNothing(t *testing.T) {
 		cancel()
 		wg.Wait()
 	}
-	require.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
+	requireGoroutines(t, goroutines)
 	require.Less(t, heapInUse()-start, int64(8<<20), "what the runtime keeps of ended goroutines, and no more")
 	runtime.KeepAlive(s)
 }

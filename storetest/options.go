@@ -16,10 +16,11 @@ type config struct {
 	tick     time.Duration
 	rounds   int
 	newFull  func() idempotency.Store
+	wanted   func(rule int) bool // nil: every rule
 }
 
 const (
-	defaultTick   = 100 * time.Millisecond
+	defaultTick   = 50 * time.Millisecond
 	defaultRounds = 2000
 )
 
@@ -57,7 +58,7 @@ func WithSynctest() Option {
 	return func(cfg *config) { cfg.bubbles = true }
 }
 
-// WithTick sets the length of a short lease, by default 100 ms. The cases wait
+// WithTick sets the length of a short lease, by default 50 ms. The cases wait
 // for about one and a half of it at a time. It must be well above the store's
 // response time and above the resolution of its clock. A case that finds that
 // the machine stalled for longer than a lease is begun anew with a tick twice as
@@ -71,8 +72,8 @@ func WithTick(d time.Duration) Option {
 }
 
 // WithRounds sets how many rounds a case goes that lets goroutines race for a
-// key, by default 2000. Such a case ends after a second in any case, so a slow
-// store goes fewer. It panics if n is not above zero.
+// key, by default 2000. Such a case ends after half a second in any case, so a
+// slow store goes fewer. It panics if n is not above zero.
 func WithRounds(n int) Option {
 	if n <= 0 {
 		panic("storetest: WithRounds needs a number above zero")

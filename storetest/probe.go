@@ -23,7 +23,7 @@ const (
 	patience    = 10 * time.Second
 
 	// raceBudget ends the cases that race goroutines on a slow store.
-	raceBudget = time.Second
+	raceBudget = time.Second / 2
 )
 
 // probe is one case at work on one store. Its methods stop the case, by a panic

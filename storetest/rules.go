@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/retrysafe/idempotency"
@@ -83,6 +84,9 @@ func groups(has features, cfg *config) []group {
 	}
 	if has.tx {
 		all = append(all, txGroup())
+	}
+	if cfg.wanted != nil {
+		all = slices.DeleteFunc(all, func(g group) bool { return !cfg.wanted(g.rule) })
 	}
 	for i := range all {
 		all[i].choose(has, cfg)
