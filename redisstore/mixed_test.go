@@ -41,7 +41,7 @@ func (p *payments) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // unreliable decides at random what becomes of a request to the server.
 func unreliable([]byte) action {
-	time.Sleep(rand.N(2 * time.Millisecond)) // on its way
+	<-time.After(rand.N(2 * time.Millisecond)) // on its way
 	switch rand.IntN(100) {
 	case 0:
 		return dropHang
@@ -58,21 +58,69 @@ func unreliable([]byte) action {
 // up. Then every key has run once, and everybody gets its own answer.
 func TestMixedLoad(t *testing.T) {
 	t.Parallel()
-	const keys, twins = 2000, 3
 	srv := startServer(t)
-	p := startProxy(t, srv.addr)
-	client := newClient(t, p.addr, func(o *redis.Options) {
-		o.PoolSize, o.ReadTimeout = 8, 100*time.Millisecond
+	for name, retries := range map[string]int{"go-redis repeats": 0, "go-redis does not repeat": -1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startProxy(t, srv.addr)
+			client := newClient(t, p.addr, func(o *redis.Options) {
+				o.PoolSize, o.ReadTimeout, o.MaxRetries = 8, 100*time.Millisecond, retries
+			})
+			mixedLoad(t, client, func(on bool) {
+				if on {
+					p.set(unreliable)
+				} else {
+					p.set(func([]byte) action { return pass })
+				}
+			})
+		})
+	}
+}
+
+// TestMixedLoadWithRestarts is the same with a server that is killed again and
+// again; its append-only file keeps what it has acknowledged.
+func TestMixedLoadWithRestarts(t *testing.T) {
+	t.Parallel()
+	srv, path := startServer(t, "--appendonly", "yes"), binary(t)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	mixedLoad(t, srv.client(t), func(on bool) {
+		if !on {
+			close(stop)
+			wg.Wait()
+			return
+		}
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(200 * time.Millisecond):
+				}
+				srv.kill()
+				if err := srv.start(path); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
 	})
-	require.NoError(t, client.Ping(t.Context()).Err())
-	p.set(unreliable)
+}
+
+func mixedLoad(t *testing.T, client redis.UniversalClient, trouble func(on bool)) {
+	t.Helper()
+	const keys, twins = 1500, 3
+	store := redisstore.New(client, redisstore.WithPrefix(t.Name()+":"), quiet())
+	require.NoError(t, store.Check(t.Context()))
+	trouble(true)
 	app := &payments{runs: make([]atomic.Int64, keys)}
-	mw := idempotency.New(redisstore.New(client), idempotency.SharedKeys,
+	mw := idempotency.New(store, idempotency.SharedKeys,
 		idempotency.WithLease(mixedLease), idempotency.WithStoreTimeout(2*time.Second),
 		idempotency.WithWait(20*time.Millisecond),
 		idempotency.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 	h := mw.Handler(app)
 
+	var refused atomic.Int64
 	jobs := make(chan int)
 	var wg sync.WaitGroup
 	for range 32 {
@@ -85,6 +133,9 @@ func TestMixedLoad(t *testing.T) {
 				rec := send(ctx, h, n)
 				hangUp()
 				checkAnswer(t, n, rec)
+				if rec.Code == http.StatusServiceUnavailable {
+					refused.Add(1)
+				}
 			}
 		})
 	}
@@ -97,7 +148,7 @@ func TestMixedLoad(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, mw.Drain(t.Context()))
 
-	p.set(func([]byte) action { return pass })
+	trouble(false)
 	stuck := 0
 	for n := range keys {
 		require.LessOrEqual(t, app.runs[n].Load(), int64(1), "key %d", n)
@@ -105,11 +156,11 @@ func TestMixedLoad(t *testing.T) {
 		for rec.Code == http.StatusConflict { // a claim whose release was lost as well
 			stuck++
 			key := idempotency.NewKey("", "/payments", fmt.Sprintf("key-%d", n))
-			found, err := redisstore.New(client).Lookup(t.Context(), key)
+			found, err := store.Lookup(t.Context(), key)
 			require.NoError(t, err)
 			if found != nil {
 				require.LessOrEqual(t, found.ExpiresIn, mixedLease, "key %d is stuck for longer than a lease", n)
-				require.NoError(t, redisstore.New(client).Wait(t.Context(), key))
+				require.NoError(t, store.Wait(t.Context(), key))
 			}
 			rec = send(t.Context(), h, n)
 		}
@@ -117,7 +168,7 @@ func TestMixedLoad(t *testing.T) {
 		checkAnswer(t, n, rec)
 		require.EqualValues(t, 1, app.runs[n].Load(), "key %d", n)
 	}
-	t.Logf("%d looks at claims that were left to lapse", stuck)
+	t.Logf("%d requests refused, %d looks at claims that were left to lapse", refused.Load(), stuck)
 }
 
 func send(ctx context.Context, h http.Handler, n int) *httptest.ResponseRecorder {
