@@ -105,7 +105,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	t.Run("contract", func(t *testing.T) {
-		storetest.Run(t, stores(c.client(t)), storetest.WithRounds(50))
+		storetest.Run(t, stores(c.client(t)), storetest.WithRounds(20))
 	})
 	t.Run("check", func(t *testing.T) {
 		require.NoError(t, redisstore.New(c.client(t), quiet()).Check(t.Context()))

@@ -33,7 +33,7 @@ func TestContractInProcess(t *testing.T) {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, stores(startServer(t).client(t)), storetest.WithRounds(200))
+	storetest.Run(t, stores(startServer(t).client(t)), storetest.WithRounds(100))
 }
 
 // TestContractWithoutSubscription is for the waiters, who poll then.

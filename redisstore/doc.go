@@ -29,9 +29,10 @@
 //     cannot record; the record is tried again until there is room.
 //   - Restart. Without an append-only file a restart forgets everything, or
 //     everything since the last snapshot. With appendonly yes and the default
-//     appendfsync everysec a killed process loses nothing and a failed machine
-//     about the last second; appendfsync always loses nothing, at about a tenth
-//     of the throughput.
+//     appendfsync everysec a killed process or a failed machine loses up to the
+//     last two seconds: while a flush is under way Redis acknowledges what it has
+//     not yet written. appendfsync always loses nothing, at about a tenth of the
+//     throughput.
 //   - Failover. Replication is asynchronous. What a master has acknowledged and
 //     not yet sent when it dies is lost when a replica takes over: a claim, so
 //     that a twin may run beside the first run, or a record, so that a later
