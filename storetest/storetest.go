@@ -54,7 +54,8 @@ func Run(t *testing.T, newStore func(t *testing.T) idempotency.Store, opts ...Op
 
 // Check runs the cases of [Run] without package testing's help and returns
 // every broken rule, joined with [errors.Join], each a [*RuleError]; nil if the
-// store keeps the contract. The cases run in sequence, so on a real clock it
+// store keeps the contract. [errors.As] finds the first of them, and the joined
+// error's Unwrap() []error gives them all. The cases run in sequence, so on a real clock it
 // takes some ten seconds. It may be called inside a bubble of
 // [testing/synctest], where it takes no time at all.
 func Check(newStore func() idempotency.Store, opts ...Option) error {
