@@ -240,17 +240,13 @@ func (x *run) goOn(settle func(context.Context) error, extend bool, outcome Outc
 		x.done(outcome)
 	}
 	leased := x.keeper.leased
-	started := x.m.behind.start(func() {
-		finished(x.persist(until, func(ctx context.Context) error {
-			err := settle(ctx)
-			if err != nil && extend && time.Since(leased) >= x.m.lease/3 {
-				if now := time.Now(); x.call(x.extend) == nil {
-					leased = now
-				}
-			}
-			return err
-		}))
-	})
+	keep := func() { // before a try, which may hang for as long as the store timeout
+		now := time.Now()
+		if extend && now.Sub(leased) >= x.m.lease/3 && x.call(x.extend) == nil {
+			leased = now
+		}
+	}
+	started := x.m.behind.start(func() { finished(x.persist(until, keep, settle)) })
 	if !started {
 		finished(err)
 	}
@@ -262,15 +258,16 @@ func (q *request) releaseAbandoned() {
 	// The request is being answered meanwhile: its event is not ours.
 	own := &request{m: q.m, claim: q.claim, values: q.values}
 	until := time.Now().Add(q.m.lease)
-	q.m.behind.start(func() { _ = own.persist(until, own.free) })
+	q.m.behind.start(func() { _ = own.persist(until, func() {}, own.free) })
 }
 
-// persist repeats f with growing pauses until it succeeds, the claim is lost or
-// the time is up, and returns what it returned last.
-func (q *request) persist(until time.Time, f func(context.Context) error) error {
+// persist repeats keep and f with growing pauses until f succeeds, the claim is
+// lost or the time is up, and returns what f returned last.
+func (q *request) persist(until time.Time, keep func(), f func(context.Context) error) error {
 	longest := max(q.m.lease/3, 10*time.Millisecond)
 	for pause := min(20*time.Millisecond, longest); ; pause = min(2*pause, longest) {
 		time.Sleep(pause - rand.N(pause/2))
+		keep()
 		err := q.call(f)
 		if err == nil || errors.Is(err, ErrClaimLost) || !time.Now().Before(until) {
 			return err

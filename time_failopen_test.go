@@ -2,7 +2,6 @@ package idempotency_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -196,20 +195,35 @@ func TestUnguardedTwins(t *testing.T) {
 	})
 }
 
-// Abnormal ends are logged, without the key, the user, or a second time.
+// Abnormal ends are logged once, without the key.
 func TestAbnormalEndsAreLogged(t *testing.T) {
-	bubble(t, func(b *bubbleWorld) {
-		var log bytes.Buffer
-		p := b.failingOpen(idempotency.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		r := func() *http.Request { return bubbleRequest(context.Background(), "secret-key", "b1") }
-		p.begin(r()).wait().created(1)
-		p.begin(r()).wait().replayed(1)
-		require.Empty(b, log.String())
-		p.fake.always("Claim", bubbleFault{refuse: errBubbleDown})
-		p.begin(r()).wait()
-		require.Contains(b, log.String(), "outcome=unguarded")
-		require.Contains(b, log.String(), errBubbleDown.Error())
-		require.NotContains(b, log.String(), "secret-key")
-		require.Equal(b, 1, bytes.Count(log.Bytes(), []byte{'\n'}))
-	})
+	for _, c := range []struct {
+		outcome string
+		method  string
+		fault   bubbleFault
+		says    error
+	}{
+		{"unguarded", "Claim", bubbleFault{refuse: errBubbleDown}, errBubbleDown},
+		{"unstored", "Complete", bubbleFault{refuse: idempotency.ErrClaimLost}, idempotency.ErrClaimLost},
+		{"unstored", "Complete", bubbleFault{refuse: errBubbleDown}, errBubbleDown},
+		{"refused", "Claim", bubbleFault{refuse: idempotency.ErrCorrupt}, idempotency.ErrCorrupt},
+	} {
+		t.Run(c.outcome, func(t *testing.T) {
+			bubble(t, func(b *bubbleWorld) {
+				var log bytes.Buffer
+				p := b.failingOpen(idempotency.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), idempotency.WithMaxExecution(time.Minute))
+				p.begin(bubbleRequest(b.Context(), "quiet", "b1")).wait().created(1)
+				p.begin(bubbleRequest(b.Context(), "quiet", "b1")).wait().replayed(1)
+				p.begin(bubbleRequest(b.Context(), "quiet", "b2")).wait().refused(http.StatusConflict, idempotency.CodeKeyReused)
+				require.Empty(b, log.String(), "what clients do is not worth a line")
+				p.fake.always(c.method, c.fault)
+				p.begin(bubbleRequest(b.Context(), "secret-key", "b1")).wait()
+				require.NoError(b, p.mw.Drain(b.Context()))
+				require.Contains(b, log.String(), "outcome="+c.outcome)
+				require.Contains(b, log.String(), c.says.Error())
+				require.NotContains(b, log.String(), "secret-key")
+				require.Equal(b, 1, bytes.Count(log.Bytes(), []byte{'\n'}))
+			})
+		})
+	}
 }

@@ -1,7 +1,6 @@
 package memstore_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -314,29 +313,4 @@ func TestDurations(t *testing.T) {
 			require.Zero(t, s.Len())
 		})
 	})
-}
-
-func TestDoneContextChangesNothing(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	s := setup(t)
-
-	_, err := s.Claim(ctx, a, lease)
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, s.Complete(ctx, a, answer(1), ttl), context.Canceled)
-	require.Zero(t, s.Len())
-
-	s.win(held(a, time.Hour))
-	before := *s.lookup(a.Key)
-	require.ErrorIs(t, s.Extend(ctx, a, time.Hour), context.Canceled)
-	require.ErrorIs(t, s.Release(ctx, a), context.Canceled)
-	require.ErrorIs(t, s.Forget(ctx, a.Key), context.Canceled)
-	require.ErrorIs(t, s.Wait(ctx, a.Key), context.Canceled)
-	_, err = s.Lookup(ctx, a.Key)
-	require.ErrorIs(t, err, context.Canceled)
-	after := *s.lookup(a.Key)
-	require.LessOrEqual(t, after.ExpiresIn, before.ExpiresIn)
-	before.ExpiresIn, after.ExpiresIn = 0, 0
-	require.Equal(t, before, after)
 }

@@ -171,6 +171,18 @@ func TestWaitersGiveUp(t *testing.T) {
 	})
 }
 
+// TestWaitWithDoneContext: whatever the key holds, a context that has ended is
+// an error.
+func TestWaitWithDoneContext(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, s.Wait(ctx, a.Key), context.Canceled)
+	s.win(a)
+	require.ErrorIs(t, s.Wait(ctx, a.Key), context.Canceled)
+}
+
 // TestWaitersLeaveNothing: a thousand that gave up on a claim that goes on are
 // nowhere to be seen.
 func TestWaitersLeaveNothing(t *testing.T) {

@@ -2,6 +2,9 @@ package storetest_test
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/retrysafe/idempotency"
@@ -90,11 +93,14 @@ type fault struct {
 	name string
 	rule int
 	make func(b *broken)
+
+	makeTx  func(b *brokenTx) // instead of make: breaks a TxStore
+	without []string          // cases left out
 }
 
 // onRecord is a fault in what Claim returns for a key that is taken.
 func onRecord(name string, rule int, change func(c idempotency.Claim, rec *idempotency.Record)) fault {
-	return fault{name, rule, func(b *broken) {
+	return fault{name: name, rule: rule, make: func(b *broken) {
 		b.claim = func(ctx context.Context, c idempotency.Claim, lease time.Duration) (*idempotency.Record, error) {
 			rec, err := b.reference.Claim(ctx, c, lease)
 			if rec != nil {
@@ -109,7 +115,7 @@ func onRecord(name string, rule int, change func(c idempotency.Claim, rec *idemp
 func beforeClaim(
 	name string, rule int, first func(b *broken, c *idempotency.Claim, lease *time.Duration),
 ) fault {
-	return fault{name, rule, func(b *broken) {
+	return fault{name: name, rule: rule, make: func(b *broken) {
 		b.claim = func(ctx context.Context, c idempotency.Claim, lease time.Duration) (*idempotency.Record, error) {
 			if ctx.Err() == nil {
 				first(b, &c, &lease)
@@ -156,7 +162,7 @@ func claimFaults() []fault {
 				c.Token = "somebody else"
 			}
 		}),
-		fault{"own lapsed claim is granted and left lapsed", 2, func(b *broken) {
+		fault{name: "own lapsed claim is granted and left lapsed", rule: 2, make: func(b *broken) {
 			b.claim = func(ctx context.Context, c idempotency.Claim, lease time.Duration) (*idempotency.Record, error) {
 				if rec := b.peek(c.Key); rec != nil && rec.Lapsed && rec.Token == c.Token {
 					return nil, ctx.Err()
@@ -164,7 +170,7 @@ func claimFaults() []fault {
 				return b.reference.Claim(ctx, c, lease)
 			}
 		}},
-		fault{"claim after the own complete runs again", 2, func(b *broken) {
+		fault{name: "claim after the own complete runs again", rule: 2, make: func(b *broken) {
 			b.claim = func(ctx context.Context, c idempotency.Claim, lease time.Duration) (*idempotency.Record, error) {
 				rec, err := b.reference.Claim(ctx, c, lease)
 				if rec != nil && rec.Token == c.Token {
@@ -179,6 +185,31 @@ func claimFaults() []fault {
 					c.Token = "somebody else"
 				}
 			}),
+	}
+}
+
+// tokenFaults are about tokens that come again.
+func tokenFaults() []fault {
+	return []fault{
+		{name: "a completed key is won again now and then", rule: 1, make: func(b *broken) {
+			var asked atomic.Int32
+			b.claim = func(ctx context.Context, c idempotency.Claim, lease time.Duration) (*idempotency.Record, error) {
+				rec, err := b.reference.Claim(ctx, c, lease)
+				if rec != nil && rec.Response != nil && asked.Add(1)%10 == 0 {
+					return nil, err
+				}
+				return rec, err
+			}
+		}},
+		{name: "a token is good for one claim", rule: 2, make: func(b *broken) {
+			var used sync.Map
+			b.claim = func(ctx context.Context, c idempotency.Claim, lease time.Duration) (*idempotency.Record, error) {
+				if _, again := used.LoadOrStore(c.Token, true); again && b.peek(c.Key) == nil {
+					return nil, errors.New("the token has been used")
+				}
+				return b.reference.Claim(ctx, c, lease)
+			}
+		}},
 	}
 }
 
@@ -282,12 +313,12 @@ func timeFaults() []fault {
 				}
 			})
 		}),
-		{"records never expire", 4, func(b *broken) {
+		{name: "records never expire", rule: 4, make: func(b *broken) {
 			b.complete = func(ctx context.Context, c idempotency.Claim, r *idempotency.Response, ttl time.Duration) error {
 				return b.reference.Complete(ctx, c, r, max(ttl, time.Minute))
 			}
 		}},
-		{"the lease goes on after complete", 4, func(b *broken) {
+		{name: "the lease goes on after complete", rule: 4, make: func(b *broken) {
 			b.complete = func(ctx context.Context, c idempotency.Claim, r *idempotency.Response, ttl time.Duration) error {
 				if rec := b.peek(c.Key); rec != nil {
 					ttl = rec.ExpiresIn

@@ -15,56 +15,63 @@ type (
 )
 
 func onExtend(name string, rule int, wrap func(b *broken, next extendFunc) extendFunc) fault {
-	return fault{name, rule, func(b *broken) { b.extend = wrap(b, b.reference.Extend) }}
+	return fault{name: name, rule: rule, make: func(b *broken) { b.extend = wrap(b, b.reference.Extend) }}
 }
 
 func onRelease(name string, rule int, wrap func(b *broken, next releaseFunc) releaseFunc) fault {
-	return fault{name, rule, func(b *broken) { b.release = wrap(b, b.reference.Release) }}
+	return fault{name: name, rule: rule, make: func(b *broken) { b.release = wrap(b, b.reference.Release) }}
+}
+
+// extendEdits is a store whose Extend changes what is there in some state.
+func extendEdits(name string, change func(b *broken, c idempotency.Claim, e *entry, lease time.Duration)) fault {
+	return onExtend(name, 8, func(b *broken, next extendFunc) extendFunc {
+		return func(ctx context.Context, c idempotency.Claim, lease time.Duration) error {
+			if ctx.Err() == nil {
+				b.edit(c.Key, func(e *entry) { change(b, c, e, lease) })
+			}
+			return next(ctx, c, lease)
+		}
+	})
+}
+
+// extendResults is a store whose Extend does right and returns another error.
+func extendResults(name string, change func(c idempotency.Claim, rec *idempotency.Record, err error) error) fault {
+	return onExtend(name, 8, func(b *broken, next extendFunc) extendFunc {
+		return func(ctx context.Context, c idempotency.Claim, lease time.Duration) error {
+			err := next(ctx, c, lease)
+			return change(c, b.peek(c.Key), err)
+		}
+	})
 }
 
 func extendFaults() []fault {
-	// edit is a store whose Extend changes what is there in some state.
-	edit := func(name string, change func(b *broken, c idempotency.Claim, e *entry, lease time.Duration)) fault {
-		return onExtend(name, 8, func(b *broken, next extendFunc) extendFunc {
-			return func(ctx context.Context, c idempotency.Claim, lease time.Duration) error {
-				if ctx.Err() == nil {
-					b.edit(c.Key, func(e *entry) { change(b, c, e, lease) })
-				}
-				return next(ctx, c, lease)
-			}
-		})
-	}
-	// result is a store whose Extend does right and returns another error.
-	result := func(name string, change func(c idempotency.Claim, rec *idempotency.Record, err error) error) fault {
-		return onExtend(name, 8, func(b *broken, next extendFunc) extendFunc {
-			return func(ctx context.Context, c idempotency.Claim, lease time.Duration) error {
-				err := next(ctx, c, lease)
-				return change(c, b.peek(c.Key), err)
-			}
-		})
-	}
 	return []fault{
-		edit("extend by a stranger", func(b *broken, c idempotency.Claim, e *entry, lease time.Duration) {
+		extendEdits("extend by a stranger", func(b *broken, c idempotency.Claim, e *entry, lease time.Duration) {
 			if e.response == nil && e.claim.Token != c.Token {
 				b.put(e, lease)
 			}
 		}),
-		edit("extend by a token that begins like the holder's",
+		extendEdits("extend by a token that begins like the holder's",
 			func(b *broken, c idempotency.Claim, e *entry, lease time.Duration) {
 				if e.response == nil && strings.HasPrefix(c.Token, e.claim.Token) {
 					b.put(e, lease)
 				}
 			}),
-		edit("extend touches the own record", func(b *broken, c idempotency.Claim, e *entry, lease time.Duration) {
+		extendEdits("extend touches the own record", func(b *broken, c idempotency.Claim, e *entry, lease time.Duration) {
 			if e.response != nil && e.claim.Token == c.Token {
 				b.put(e, lease)
 			}
 		}),
-		edit("extend makes a claim of the own record", func(b *broken, c idempotency.Claim, e *entry, lease time.Duration) {
+		extendEdits("extend makes a claim of the own record", func(b *broken, c idempotency.Claim, e *entry, lease time.Duration) {
 			if e.claim.Token == c.Token {
 				e.response = nil
 			}
 		}),
+	}
+}
+
+func heartbeatFaults() []fault {
+	return []fault{
 		onExtend("extend creates", 8, func(b *broken, next extendFunc) extendFunc {
 			return func(ctx context.Context, c idempotency.Claim, lease time.Duration) error {
 				if ctx.Err() == nil && b.peek(c.Key) == nil {
@@ -104,13 +111,13 @@ func extendFaults() []fault {
 				return next(ctx, c, lease)
 			}
 		}),
-		result("extend does not say that the claim is lost", func(_ idempotency.Claim, _ *idempotency.Record, err error) error {
+		extendResults("extend does not say that the claim is lost", func(_ idempotency.Claim, _ *idempotency.Record, err error) error {
 			if errors.Is(err, idempotency.ErrClaimLost) {
 				return nil
 			}
 			return err
 		}),
-		result("extend after the own complete is refused", func(c idempotency.Claim, rec *idempotency.Record, err error) error {
+		extendResults("extend after the own complete is refused", func(c idempotency.Claim, rec *idempotency.Record, err error) error {
 			if rec != nil && rec.Token == c.Token && rec.Response != nil {
 				return idempotency.ErrClaimLost
 			}

@@ -12,11 +12,11 @@ import (
 	"github.com/retrysafe/idempotency"
 )
 
-// onComplete is a fault in Complete. next is the correct one.
 type completeFunc = func(ctx context.Context, c idempotency.Claim, r *idempotency.Response, ttl time.Duration) error
 
+// onComplete is a fault in Complete. next is the correct one.
 func onComplete(name string, rule int, wrap func(b *broken, next completeFunc) completeFunc) fault {
-	return fault{name, rule, func(b *broken) { b.complete = wrap(b, b.reference.Complete) }}
+	return fault{name: name, rule: rule, make: func(b *broken) { b.complete = wrap(b, b.reference.Complete) }}
 }
 
 // keepsOther is a store that keeps another response than it is given.
@@ -73,6 +73,11 @@ func recordFaults() []fault {
 		keepsOther("line ends are trimmed", func(r *idempotency.Response) {
 			r.Body = []byte(strings.TrimSpace(string(r.Body)))
 		}),
+	}
+}
+
+func fieldFaults() []fault {
+	return []fault{
 		keepsOther("one header value is kept", func(r *idempotency.Response) {
 			for name, values := range r.Header {
 				if len(values) > 1 {
@@ -128,41 +133,40 @@ func recordFaults() []fault {
 	}
 }
 
+// overwrites is a store whose Complete writes over what is there in some state.
+func overwrites(name string, rule int, state func(c idempotency.Claim, rec *idempotency.Record) bool) fault {
+	return onComplete(name, rule, func(b *broken, next completeFunc) completeFunc {
+		return func(ctx context.Context, c idempotency.Claim, r *idempotency.Response, ttl time.Duration) error {
+			if rec := b.peek(c.Key); ctx.Err() == nil && rec != nil && state(c, rec) {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.put(&entry{claim: c, response: r.Clone()}, ttl)
+				return nil
+			}
+			return next(ctx, c, r, ttl)
+		}
+	})
+}
+
+// refuses is a store whose Complete returns ErrClaimLost in some state.
+func refuses(name string, rule int, state func(c idempotency.Claim, rec *idempotency.Record) bool) fault {
+	return onComplete(name, rule, func(b *broken, next completeFunc) completeFunc {
+		return func(ctx context.Context, c idempotency.Claim, r *idempotency.Response, ttl time.Duration) error {
+			if state(c, b.peek(c.Key)) {
+				return idempotency.ErrClaimLost
+			}
+			return next(ctx, c, r, ttl)
+		}
+	})
+}
+
 func completeFaults() []fault {
-	overwrite := func(b *broken, c idempotency.Claim, r *idempotency.Response, ttl time.Duration) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.put(&entry{claim: c, response: r.Clone()}, ttl)
-	}
-	// when is a store that writes over what is there in some state.
-	when := func(name string, rule int, state func(c idempotency.Claim, rec *idempotency.Record) bool) fault {
-		return onComplete(name, rule, func(b *broken, next completeFunc) completeFunc {
-			return func(ctx context.Context, c idempotency.Claim, r *idempotency.Response, ttl time.Duration) error {
-				if rec := b.peek(c.Key); ctx.Err() == nil && rec != nil && state(c, rec) {
-					overwrite(b, c, r, ttl)
-					return nil
-				}
-				return next(ctx, c, r, ttl)
-			}
-		})
-	}
-	// refuse is a store that returns ErrClaimLost in some state.
-	refuse := func(name string, rule int, state func(c idempotency.Claim, rec *idempotency.Record) bool) fault {
-		return onComplete(name, rule, func(b *broken, next completeFunc) completeFunc {
-			return func(ctx context.Context, c idempotency.Claim, r *idempotency.Response, ttl time.Duration) error {
-				if state(c, b.peek(c.Key)) {
-					return idempotency.ErrClaimLost
-				}
-				return next(ctx, c, r, ttl)
-			}
-		})
-	}
 	own := func(c idempotency.Claim, rec *idempotency.Record) bool { return rec != nil && rec.Token == c.Token }
 	return []fault{
-		when("complete again writes again", 6, func(c idempotency.Claim, rec *idempotency.Record) bool {
+		overwrites("complete again writes again", 6, func(c idempotency.Claim, rec *idempotency.Record) bool {
 			return own(c, rec) && rec.Response != nil
 		}),
-		refuse("complete again is refused", 6, func(c idempotency.Claim, rec *idempotency.Record) bool {
+		refuses("complete again is refused", 6, func(c idempotency.Claim, rec *idempotency.Record) bool {
 			return own(c, rec) && rec.Response != nil
 		}),
 		onComplete("complete again renews the TTL", 6, func(b *broken, next completeFunc) completeFunc {
@@ -175,20 +179,20 @@ func completeFaults() []fault {
 				return next(ctx, c, r, ttl)
 			}
 		}),
-		when("complete by a stranger", 7, func(c idempotency.Claim, rec *idempotency.Record) bool {
+		overwrites("complete by a stranger", 7, func(c idempotency.Claim, rec *idempotency.Record) bool {
 			return !own(c, rec) && running(rec)
 		}),
-		when("complete over another's record", 7, func(c idempotency.Claim, rec *idempotency.Record) bool {
+		overwrites("complete over another's record", 7, func(c idempotency.Claim, rec *idempotency.Record) bool {
 			return !own(c, rec) && rec.Response != nil
 		}),
-		when("complete over another's lapsed claim", 7, func(c idempotency.Claim, rec *idempotency.Record) bool {
+		overwrites("complete over another's lapsed claim", 7, func(c idempotency.Claim, rec *idempotency.Record) bool {
 			return !own(c, rec) && rec.Lapsed
 		}),
-		when("tokens are compared by their beginning", 7, func(c idempotency.Claim, rec *idempotency.Record) bool {
+		overwrites("tokens are compared by their beginning", 7, func(c idempotency.Claim, rec *idempotency.Record) bool {
 			return !own(c, rec) && strings.HasPrefix(c.Token, rec.Token)
 		}),
-		refuse("late complete is refused", 7, func(_ idempotency.Claim, rec *idempotency.Record) bool { return rec == nil }),
-		refuse("late complete within the Hold is refused", 7, func(c idempotency.Claim, rec *idempotency.Record) bool {
+		refuses("late complete is refused", 7, func(_ idempotency.Claim, rec *idempotency.Record) bool { return rec == nil }),
+		refuses("late complete within the Hold is refused", 7, func(c idempotency.Claim, rec *idempotency.Record) bool {
 			return own(c, rec) && rec.Lapsed
 		}),
 		onComplete("a lost complete says nothing", 7, func(_ *broken, next completeFunc) completeFunc {

@@ -16,7 +16,7 @@ type config struct {
 	tick     time.Duration
 	rounds   int
 	newFull  func() idempotency.Store
-	wanted   func(rule int) bool // nil: every rule
+	wanted   func(rule int, name string) bool // nil: every case
 }
 
 const (
@@ -83,7 +83,7 @@ func WithRounds(n int) Option {
 
 // WithFull adds the cases of rule 13 for a store that is bounded: newStore
 // returns one with room for a small number of entries, at least four and at
-// most some thousand, that is empty. It panics if newStore is nil.
+// most four thousand, that is empty. It panics if newStore is nil.
 //
 //	storetest.WithFull(func() idempotency.Store {
 //		return memstore.New(memstore.WithMaxEntries(8))

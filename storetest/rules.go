@@ -85,9 +85,6 @@ func groups(has features, cfg *config) []group {
 	if has.tx {
 		all = append(all, txGroup())
 	}
-	if cfg.wanted != nil {
-		all = slices.DeleteFunc(all, func(g group) bool { return !cfg.wanted(g.rule) })
-	}
 	for i := range all {
 		all[i].choose(has, cfg)
 	}
@@ -100,6 +97,7 @@ func (g *group) choose(has features, cfg *config) {
 	var leases, bounded []string
 	for _, c := range g.cases {
 		switch {
+		case cfg.wanted != nil && !cfg.wanted(g.rule, c.name):
 		case c.on == leaseStore && has.tx:
 			leases = append(leases, c.name)
 		case c.full && cfg.newFull == nil:
@@ -110,8 +108,12 @@ func (g *group) choose(has features, cfg *config) {
 	}
 	g.cases = chosen
 	if len(leases) > 0 {
-		g.notes = append(g.notes, "not run, because a TxStore's claims have no lease and its holders cannot be seen "+
-			"before they commit: "+strings.Join(leases, "; ")+". What holds instead is in the cases named \"in a transaction\".")
+		note := "not run, because a TxStore's claims have no lease and its holders cannot be seen before they commit: " +
+			strings.Join(leases, "; ") + "."
+		if slices.ContainsFunc(chosen, func(c testCase) bool { return c.on == txStore }) {
+			note += " What holds instead is tested by the cases named \"in a transaction\"."
+		}
+		g.notes = append(g.notes, note)
 	}
 	if len(bounded) > 0 {
 		g.notes = append(g.notes, "not run, because the option WithFull is missing: "+strings.Join(bounded, "; "))
