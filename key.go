@@ -31,8 +31,8 @@ func NewKey(user, endpoint, value string) Key {
 
 // String returns the Key on one line of printable ASCII, "user|endpoint|value"
 // for a Key made by NewKey. Different Keys give different strings, hand-made
-// ones included: a Key with a part that NewKey could not have made is written
-// with all its parts escaped and a leading separator.
+// ones included: a Key with a part that holds the separator or is not printable
+// ASCII is written with all its parts escaped and a leading separator.
 func (k Key) String() string {
 	if isClean(k.User) && isClean(k.Endpoint) && isClean(k.Value) {
 		return k.User + "|" + k.Endpoint + "|" + k.Value

@@ -1,0 +1,88 @@
+package idempotency
+
+import (
+	"errors"
+	"io"
+	"net/http"
+)
+
+// eagerBytes is how much memory an announced length is trusted with before a
+// byte of the body has arrived.
+const eagerBytes = 1 << 20
+
+// errShortBody is the cause when a body ends before its announced length.
+var errShortBody = errors.New("idempotency: the body is shorter than announced")
+
+// readBody reads the whole body of r, or returns the refusal.
+func (m *Middleware) readBody(r *http.Request) ([]byte, *Error) {
+	if r.ContentLength > m.maxRequest {
+		return nil, &Error{Code: CodeBodyTooLarge} // before a byte is read, so no 100-continue
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	size := int64(512)
+	if r.ContentLength >= 0 {
+		size = min(r.ContentLength, eagerBytes) + 1 // room for the read that finds the end
+	}
+	body := make([]byte, 0, size)
+	for {
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case int64(len(body)) > m.maxRequest:
+			return nil, &Error{Code: CodeBodyTooLarge}
+		case err == io.EOF && int64(len(body)) < r.ContentLength:
+			return nil, &Error{Code: CodeBodyUnreadable, Err: errShortBody}
+		case err == io.EOF:
+			return body, nil
+		case err != nil:
+			return nil, bodyError(err)
+		case len(body) == cap(body):
+			body = append(body, 0)[:len(body)]
+		}
+	}
+}
+
+func bodyError(err error) *Error {
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return &Error{Code: CodeBodyTooLarge, Err: err}
+	}
+	return &Error{Code: CodeBodyUnreadable, Err: err}
+}
+
+// replayedBody is the request body that the handler reads: the bytes that were
+// read for it.
+type replayedBody struct {
+	rest   []byte
+	closed bool
+}
+
+func (b *replayedBody) Read(p []byte) (int, error) {
+	switch {
+	case b.closed:
+		return 0, http.ErrBodyReadAfterClose
+	case len(p) == 0:
+		return 0, nil
+	case len(b.rest) == 0:
+		return 0, io.EOF
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+// WriteTo lets io.Copy do without a buffer.
+func (b *replayedBody) WriteTo(w io.Writer) (int64, error) {
+	if b.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := w.Write(b.rest)
+	b.rest = b.rest[n:]
+	return int64(n), err
+}
+
+func (b *replayedBody) Close() error {
+	b.closed = true
+	return nil
+}

@@ -1,0 +1,342 @@
+package idempotency
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Middleware guards handlers. It is made by [New], does not change, and may be
+// used for many handlers and by many goroutines.
+type Middleware struct {
+	config
+	store  Store
+	tx     TxStore // store, if it is one
+	waiter Waiter  // store, if it is one
+	user   UserFunc
+	behind *background
+}
+
+// UserFunc says whose key a request carries: an account, a tenant, an API key's
+// owner. Keys of different users never meet. It has to come from authentication,
+// not from what the client claims to be. An empty string or an error refuses the
+// request with 401 user_unknown; an [*Error] is answered as it is.
+type UserFunc func(r *http.Request) (string, error)
+
+// SharedKeys is the UserFunc for services whose callers all share one key space:
+// a key used by one caller is used for every other, who is then answered with
+// the first one's answer. It is right where there is one caller only.
+func SharedKeys(*http.Request) (string, error) { return "shared", nil }
+
+// UserFromHeader returns a UserFunc that takes the user from the header name, for
+// services behind a gateway that sets it and strips it from what clients send.
+// The header must be there exactly once and not be empty.
+func UserFromHeader(name string) UserFunc {
+	name = headerName("UserFromHeader", name)
+	return func(r *http.Request) (string, error) {
+		if lines := r.Header[name]; len(lines) == 1 {
+			return lines[0], nil
+		}
+		return "", errors.New("idempotency: the header that names the user is missing or repeated")
+	}
+}
+
+// New returns a Middleware that keeps its records in store, under the user that
+// user names. It panics if store or user is nil or the options make no sense.
+func New(store Store, user UserFunc, opts ...Option) *Middleware {
+	must(store != nil, "New: the store is nil: pass memstore.New() or another Store")
+	must(user != nil, "New: the UserFunc is nil: pass one that returns the authenticated user, or SharedKeys")
+	m := &Middleware{config: defaults(), store: store, user: user, behind: new(background)}
+	m.tx, _ = store.(TxStore)
+	m.waiter, _ = store.(Waiter)
+	return m.With(opts...)
+}
+
+// With returns a Middleware with the same store, user and options, but for opts:
+// for a route that needs other ones. It panics like [New].
+func (m *Middleware) With(opts ...Option) *Middleware {
+	c := *m
+	for _, opt := range opts {
+		opt(&c.config)
+	}
+	c.check(c.tx != nil)
+	if c.policy == nil {
+		c.policy = RecordFinal
+		if c.tx != nil {
+			c.policy = RecordNon5xx
+		}
+	}
+	if !c.unrecorded[c.replayHeader] {
+		WithUnrecordedHeaders(c.replayHeader)(&c.config)
+	}
+	return &c
+}
+
+// Drain waits until nothing is going on behind requests any more: recordings and
+// releases that are being retried because the store failed. Call it after
+// http.Server.Shutdown. It covers the Middlewares made by With, too, and returns
+// an error when ctx ends first.
+func (m *Middleware) Drain(ctx context.Context) error { return m.behind.drain(ctx) }
+
+// Handler returns next guarded: for one key it runs once, and every later request
+// gets the recorded answer. Requests of other methods, skipped ones and those
+// without a key go to next untouched.
+//
+// next gets the request with its whole body in memory and a context that keeps
+// the values of the request's, but does not end when the client hangs up; from it
+// [FromContext] gives the [Execution]. Its ResponseWriter holds the answer back
+// until it has been recorded. It supports http.ResponseController's deadlines and
+// full duplex and, except with a [TxStore], flushing, which gives up the holding
+// back; it does not support Hijacker and Pusher. It does not report that the
+// client has gone.
+//
+// A handler guarded twice by the same Middleware, or by one made from it by With,
+// is guarded once.
+func (m *Middleware) Handler(next http.Handler) http.Handler {
+	must(next != nil, "Handler(nil): pass the handler to be guarded")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(m.methods, r.Method) || m.skip != nil && m.skip(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		lines := r.Header[m.keyHeader]
+		if len(lines) == 0 && !m.requireKey {
+			next.ServeHTTP(w, r)
+			return
+		}
+		x := new(run)
+		x.m, x.w, x.r, x.next = m, w, r, next
+		x.serve(lines)
+	})
+}
+
+// request is one keyed request on its way.
+type request struct {
+	m     *Middleware
+	w     http.ResponseWriter
+	r     *http.Request
+	next  http.Handler
+	body  []byte
+	claim Claim
+	event Event
+}
+
+// serve takes the request from its key to its answer.
+func (x *run) serve(lines []string) {
+	if refusal := x.prepare(lines); refusal != nil {
+		x.refuse(refusal)
+		return
+	}
+	if outer := FromContext(x.r.Context()); outer != nil && outer.behind == x.m.behind && outer.key == x.claim.Key {
+		x.restoreBody(x.r)
+		x.next.ServeHTTP(x.w, x.r)
+		return
+	}
+	x.decide()
+}
+
+// prepare finds out everything about the request that its claim needs.
+func (q *request) prepare(lines []string) *Error {
+	m := q.m
+	if len(lines) == 0 {
+		return &Error{Code: CodeKeyMissing}
+	}
+	key, err := parseKey(lines)
+	if err != nil {
+		return &Error{Code: CodeKeyInvalid, Detail: "The " + m.keyHeader + " header is not valid: " + err.Error() + ".", Err: err}
+	}
+	if m.keyCheck != nil {
+		if err := m.keyCheck(key); err != nil {
+			return asError(err, CodeKeyInvalid)
+		}
+	}
+	user, err := m.user(q.r)
+	if err != nil || user == "" {
+		return asError(err, CodeUserUnknown)
+	}
+	place := endpoint(q.r)
+	scope := place
+	if m.endpoint != nil {
+		scope = m.endpoint(q.r)
+	}
+	q.claim.Key = NewKey(user, scope, key)
+
+	var refusal *Error
+	if q.body, refusal = m.readBody(q.r); refusal != nil {
+		return refusal
+	}
+	if q.claim.Fingerprint, err = q.print(); err != nil {
+		return asError(err, CodeBodyUnreadable)
+	}
+	if m.endpoint != nil {
+		q.claim.Fingerprint = bind(place, q.claim.Fingerprint[:])
+	}
+	if err := q.r.Context().Err(); err != nil {
+		return &Error{Code: CodeBodyUnreadable, Err: err} // the client has gone: nothing is claimed for it
+	}
+	q.claim.Token = rand.Text()
+	return nil
+}
+
+// print computes the fingerprint. A panic of the function is an error: what a
+// client sends must not be able to bring it about unanswered.
+func (q *request) print() (f Fingerprint, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			err = fmt.Errorf("idempotency: the fingerprint function panicked: %v", p)
+		}
+	}()
+	return q.m.fingerprint(q.r, q.body)
+}
+
+// endpoint is the method and the path as the client sent it, before any router
+// rewrote it.
+func endpoint(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if _, rest, absolute := strings.Cut(path, "://"); absolute && path[0] != '/' {
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			path = rest[i:]
+		} else {
+			path = "/"
+		}
+	}
+	if path == "" {
+		path = r.URL.EscapedPath()
+	}
+	return r.Method + " " + path
+}
+
+// decide claims the key and does what the claim's result asks for.
+func (x *run) decide() {
+	var twin waiting
+	for {
+		held, err := x.take()
+		switch {
+		case err != nil:
+			x.claimFailed(err)
+			return
+		case held == nil && x.claim.Replaces != "":
+			x.reconcile()
+			return
+		case held == nil:
+			x.execute()
+			return
+		case held.Fingerprint != x.claim.Fingerprint:
+			x.refuse(&Error{Code: CodeKeyReused, Status: x.m.mismatchStatus})
+			return
+		case held.Response != nil:
+			x.replay(held.Response, OutcomeReplayed)
+			return
+		case held.Lapsed:
+			if x.m.reconciler == nil || x.claim.Replaces == held.Token {
+				x.refuse(x.m.outcomeUnknown(nil))
+				return
+			}
+			x.claim.Replaces, x.claim.Hold = held.Token, x.m.ttl
+		default:
+			x.claim.Replaces, x.claim.Hold = "", 0
+			if !x.wait(&twin, held) {
+				x.refuse(x.busy(held))
+				return
+			}
+		}
+	}
+}
+
+// take claims the key once.
+func (x *run) take() (*Record, error) {
+	ctx, cancel := x.storeContext()
+	defer cancel()
+	x.leased = time.Now()
+	held, err := x.m.store.Claim(ctx, x.claim, x.m.lease)
+	x.event.Store += time.Since(x.leased)
+	if err == nil && held != nil && held.Token == x.claim.Token && held.Response == nil {
+		return nil, nil // a store that reports our own claim, made by a call whose reply was lost
+	}
+	return held, err
+}
+
+// claimFailed answers a request whose claim failed.
+func (x *run) claimFailed(err error) {
+	if errors.Is(err, ErrCorrupt) {
+		x.refuse(&Error{Code: CodeRecordCorrupt, Err: err})
+		return
+	}
+	if x.m.failOpen {
+		x.event.Err = err
+		x.executeUnguarded()
+		return
+	}
+	if !errors.Is(err, ErrStoreFull) && x.claim.Replaces == "" {
+		x.releaseAbandoned() // the claim may have been made
+	}
+	x.refuse(&Error{Code: CodeStoreUnavailable, RetryAfter: time.Second, Err: err})
+}
+
+// busy is the refusal of a twin.
+func (q *request) busy(held *Record) *Error {
+	if err := q.r.Context().Err(); err != nil {
+		return &Error{Code: CodeBodyUnreadable, Err: err} // the client has gone
+	}
+	after := time.Duration(max(seconds(q.m.retryAfter), 1)) * time.Second
+	if left := held.ExpiresIn; left > 0 && left < after {
+		after = max(left.Truncate(time.Second), time.Second)
+	}
+	return &Error{Code: CodeInProgress, RetryAfter: after}
+}
+
+// refuse answers with a problem.
+func (q *request) refuse(e *Error) {
+	e = e.filled(e.Code)
+	if e.Docs == "" {
+		e.Docs = q.m.docs
+	}
+	q.event.Code, q.event.Status = e.Code, e.Status
+	if e.Err != nil {
+		q.event.Err = e.Err
+	}
+	defer q.done(OutcomeRefused)
+	q.m.errorHandler(q.w, q.r, e)
+}
+
+// replay answers from a record.
+func (q *request) replay(resp *Response, outcome Outcome) {
+	q.event.Status = resp.Status
+	if resp.BodyLost {
+		q.refuse(&Error{Code: CodeNotReplayable, OriginalStatus: resp.Status})
+		return
+	}
+	defer q.done(outcome)
+	q.m.write(q.w, resp)
+}
+
+// values returns the values of the request's context, without its end.
+func (q *request) values() context.Context { return context.WithoutCancel(q.r.Context()) }
+
+// storeContext returns the context for one call of the store.
+func (q *request) storeContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(q.values(), q.m.storeTimeout)
+}
+
+// restoreBody gives r the body that was read from it.
+func (q *request) restoreBody(r *http.Request) {
+	if q.body != nil {
+		r.Body = &replayedBody{rest: q.body}
+	}
+}
+
+// asError returns err as the refusal that it is or causes.
+func asError(err error, code Code) *Error {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e.filled(code)
+	}
+	return &Error{Code: code, Err: err}
+}
