@@ -2,12 +2,14 @@ package pgstore_test
 
 import (
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -50,18 +52,58 @@ func newName(t testing.TB) string {
 	return testServer.schema + ".Records " + strings.ToLower(rand.Text()[:10])
 }
 
+// fixture is a store of either kind on a table of its own.
+type fixture struct {
+	pool *pgxpool.Pool
+	name string // for WithTable
+	sql  string // quoted, for statements
+}
+
+// newFixture makes the table.
+func newFixture(t testing.TB, pool *pgxpool.Pool) fixture {
+	t.Helper()
+	name := newName(t)
+	require.NoError(t, pgstore.New(pool, pgstore.WithTable(name)).Migrate(t.Context()))
+	return fixture{pool: pool, name: name, sql: pgx.Identifier(strings.Split(name, ".")).Sanitize()}
+}
+
+func (f fixture) store(opts ...pgstore.Option) *pgstore.Store {
+	return pgstore.New(f.pool, append([]pgstore.Option{pgstore.WithTable(f.name)}, opts...)...)
+}
+
+func (f fixture) txStore(opts ...pgstore.Option) *pgstore.TxStore {
+	return pgstore.NewTx(f.pool, append([]pgstore.Option{pgstore.WithTable(f.name)}, opts...)...)
+}
+
+// exec executes a statement in which %s is the table.
+func (f fixture) exec(t testing.TB, sql string, args ...any) {
+	t.Helper()
+	_, err := f.pool.Exec(t.Context(), fmt.Sprintf(sql, f.sql), args...)
+	require.NoError(t, err)
+}
+
+// query reads one value with a statement in which %s is the table.
+func query[T any](t testing.TB, f fixture, sql string, args ...any) (v T) {
+	t.Helper()
+	require.NoError(t, f.pool.QueryRow(t.Context(), fmt.Sprintf(sql, f.sql), args...).Scan(&v))
+	return v
+}
+
+// pass lets d pass for the rows of the key, by moving their ends back.
+func (f fixture) pass(t testing.TB, key idempotency.Key, d time.Duration) {
+	t.Helper()
+	f.exec(t, `UPDATE %s SET expires_at = expires_at - $1::bigint * interval '1 microsecond',
+		free_at = free_at - $1::bigint * interval '1 microsecond' WHERE idempotency_key = $2`, d.Microseconds(), key.Value)
+}
+
 func newStore(t testing.TB, pool *pgxpool.Pool, opts ...pgstore.Option) *pgstore.Store {
 	t.Helper()
-	s := pgstore.New(pool, append([]pgstore.Option{pgstore.WithTable(newName(t))}, opts...)...)
-	require.NoError(t, s.Migrate(t.Context()))
-	return s
+	return newFixture(t, pool).store(opts...)
 }
 
 func newTxStore(t testing.TB, pool *pgxpool.Pool, opts ...pgstore.Option) *pgstore.TxStore {
 	t.Helper()
-	s := pgstore.NewTx(pool, append([]pgstore.Option{pgstore.WithTable(newName(t))}, opts...)...)
-	require.NoError(t, s.Migrate(t.Context()))
-	return s
+	return newFixture(t, pool).txStore(opts...)
 }
 
 // newClaim is a claim of a key that no other test uses, with a fresh token.
@@ -98,3 +140,33 @@ const (
 	lease = time.Minute
 	ttl   = time.Hour
 )
+
+// claimed is a claim that got its key.
+func claimed(t testing.TB, s idempotency.Store) idempotency.Claim {
+	t.Helper()
+	c := newClaim()
+	rec, err := s.Claim(t.Context(), c, lease)
+	requireHeld(t, rec, err)
+	return c
+}
+
+// recorded is a key whose record is resp.
+func recorded(t testing.TB, s idempotency.Store, resp *idempotency.Response) idempotency.Claim {
+	t.Helper()
+	c := claimed(t, s)
+	if tx, ok := s.(idempotency.TxStore); ok {
+		tx.Bind(t.Context(), c)
+	}
+	require.NoError(t, s.Complete(t.Context(), c, resp, ttl))
+	return c
+}
+
+// requireReplay requires that a retry of c gets resp.
+func requireReplay(t testing.TB, s idempotency.Store, c idempotency.Claim, resp *idempotency.Response) {
+	t.Helper()
+	rec, err := s.Claim(t.Context(), again(c), lease)
+	require.NoError(t, err)
+	require.NotNil(t, rec, "the key was free")
+	require.Equal(t, resp, rec.Response)
+	require.Equal(t, c.Fingerprint, rec.Fingerprint)
+}

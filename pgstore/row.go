@@ -25,7 +25,7 @@ type row struct {
 	bodyLost            bool
 	reference           string
 	hostTime            *string
-	expires, free       int64 // microseconds from now on
+	expires, free       time.Duration // from now on, by the server's clock
 }
 
 // scan reads the one row there may be; nil when there is none.
@@ -38,10 +38,12 @@ func scan(rows pgx.Rows, err error) (*row, error) {
 		return nil, rows.Err()
 	}
 	var r row
+	var expiresAt, freeAt, now time.Time
 	if err := rows.Scan(&r.token, &r.hash, &r.status, &r.code, &r.header, &r.trailer,
-		&r.body, &r.bodyLost, &r.reference, &r.hostTime, &r.expires, &r.free); err != nil {
+		&r.body, &r.bodyLost, &r.reference, &r.hostTime, &expiresAt, &freeAt, &now); err != nil {
 		return nil, err
 	}
+	r.expires, r.free = expiresAt.Sub(now), freeAt.Sub(now)
 	rows.Close()
 	return &r, rows.Err()
 }
@@ -67,7 +69,7 @@ func (r *row) parse() (*idempotency.Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}
-	rec := &idempotency.Record{Token: token, ExpiresIn: time.Duration(r.expires) * time.Microsecond}
+	rec := &idempotency.Record{Token: token, ExpiresIn: r.expires}
 	hash, err := hex.DecodeString(r.hash)
 	if err != nil || len(hash) != len(rec.Fingerprint) {
 		return nil, errors.New("request_hash is no SHA-256 in hexadecimal")
@@ -76,7 +78,7 @@ func (r *row) parse() (*idempotency.Record, error) {
 	switch r.status {
 	case inProgress:
 		if r.isLapsed() {
-			rec.Lapsed, rec.ExpiresIn = true, time.Duration(r.free)*time.Microsecond
+			rec.Lapsed, rec.ExpiresIn = true, r.free
 		}
 	case completed:
 		rec.Response, err = r.response()

@@ -89,7 +89,7 @@ CREATE INDEX IF NOT EXISTS %[2]s ON %[1]s (idempotency_key, endpoint, user_id);
 // with the error of the server, and has then changed nothing.
 func (t *table) Migrate(ctx context.Context) error {
 	script := t.names.schema()
-	lock := int64(binary.BigEndian.Uint64(t.names.sum("migrate")))
+	lock := lockNumber("migrate\x00" + t.names.table)
 	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		// CREATE TABLE IF NOT EXISTS fails when two run it at once.
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1::bigint)", lock); err != nil {
@@ -115,10 +115,11 @@ func (n names) schema() string {
 	return script
 }
 
-// sum hashes the table's name and text.
-func (n names) sum(text string) []byte {
-	sum := sha256.Sum256([]byte("pgstore\x00" + n.table + "\x00" + text))
-	return sum[:8]
+// lockNumber is the number of an advisory lock. Locks are the whole database's,
+// so the text is hashed with the package's name.
+func lockNumber(text string) int64 {
+	sum := sha256.Sum256([]byte("pgstore\x00" + text))
+	return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // any 64 bits will do
 }
 
 // quoteTable turns "table" or "schema.table" into its quoted form, and panics

@@ -112,10 +112,8 @@ WHERE `+byKey+` AND token = $4::text AND status = 'in_progress' AND free_at > cl
 	}
 }
 
-const readRow = `SELECT token, request_hash, status, status_code, response_headers::text, response_trailers::text,
-  response_body, body_lost, reference, host_time,
-  (extract(epoch FROM expires_at - now.t) * 1000000)::bigint, (extract(epoch FROM free_at - now.t) * 1000000)::bigint
-FROM {t}, ` + now + ` WHERE ` + byKey
+const readRow = `SELECT token, request_hash, status, status_code, response_headers, response_trailers, response_body,
+  body_lost, reference, host_time, expires_at, free_at, clock_timestamp() FROM {t} WHERE ` + byKey
 
 const upsertRow = `INSERT INTO {t} AS r (idempotency_key, endpoint, user_id, token, request_hash, status, created_at,
   completed_at, expires_at, free_at, status_code, response_headers, response_trailers, response_body, body_lost,

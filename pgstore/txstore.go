@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
@@ -153,12 +152,12 @@ func (s *TxStore) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return s.pool.Acquire(ctx)
 }
 
-// lock is the number of the key's advisory lock, before the table's oid.
+// lock is the number of the key's advisory lock; the statement adds the table,
+// by its oid, so that its two names are one table.
 func (s *TxStore) lock(k idempotency.Key) int64 {
 	value, endpoint, user := keyArgs(k)
 	// Encoded parts are printable, so NUL keeps them apart.
-	sum := s.names.sum(value + "\x00" + endpoint + "\x00" + user)
-	return int64(binary.BigEndian.Uint64(sum)) //nolint:gosec // any 64 bits will do
+	return lockNumber("claim\x00" + value + "\x00" + endpoint + "\x00" + user)
 }
 
 // Bind implements [idempotency.TxStore]: [Tx] finds the transaction of c in the
