@@ -13,9 +13,10 @@ const eagerBytes = 1 << 20
 // errShortBody is the cause when a body ends before its announced length.
 var errShortBody = errors.New("idempotency: the body is shorter than announced")
 
-// readBody reads the whole body of r, or returns the refusal.
-func (m *Middleware) readBody(r *http.Request) ([]byte, *Error) {
-	if r.ContentLength > m.maxRequest {
+// readBody reads the whole body of the request, or returns the refusal.
+func (q *request) readBody() ([]byte, *Error) {
+	r, limit := q.r, q.m.maxRequest
+	if r.ContentLength > limit {
 		return nil, &Error{Code: CodeBodyTooLarge} // before a byte is read, so no 100-continue
 	}
 	if r.Body == nil || r.Body == http.NoBody {
@@ -23,14 +24,19 @@ func (m *Middleware) readBody(r *http.Request) ([]byte, *Error) {
 	}
 	size := int64(512)
 	if r.ContentLength >= 0 {
-		size = min(r.ContentLength, eagerBytes) + 1 // room for the read that finds the end
+		size = min(r.ContentLength, eagerBytes)
 	}
 	body := make([]byte, 0, size)
 	for {
 		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
+		if len(body) == cap(body) && err == nil {
+			// Usually the end: not worth a larger body to find that out.
+			n, err = r.Body.Read(q.probe[:])
+			body = append(body, q.probe[:n]...)
+		}
 		switch {
-		case int64(len(body)) > m.maxRequest:
+		case int64(len(body)) > limit:
 			return nil, &Error{Code: CodeBodyTooLarge}
 		case err == io.EOF && int64(len(body)) < r.ContentLength:
 			return nil, &Error{Code: CodeBodyUnreadable, Err: errShortBody}
@@ -38,8 +44,6 @@ func (m *Middleware) readBody(r *http.Request) ([]byte, *Error) {
 			return body, nil
 		case err != nil:
 			return nil, bodyError(err)
-		case len(body) == cap(body):
-			body = append(body, 0)[:len(body)]
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Between its beats it is a timer, not a goroutine.
 type keeper struct {
 	store   Store
-	claim   Claim
+	claim   *Claim
 	lease   time.Duration // 0: there is no claim to be kept, only a longest execution
 	timeout time.Duration
 	values  context.Context
@@ -79,8 +79,10 @@ func (k *keeper) beat() {
 		return
 	}
 	limit := now.Add(k.timeout)
-	if lapse.Before(limit) {
-		limit = lapse
+	for _, t := range [...]time.Time{lapse, k.end} {
+		if t.Before(limit) {
+			limit = t // what ends the context must not wait for the beat
+		}
 	}
 	var ctx context.Context
 	ctx, k.abort = context.WithDeadline(k.values, limit)
@@ -112,11 +114,11 @@ func (k *keeper) beat() {
 // renew extends the lease. A claim that is gone may only have lapsed: it is made
 // once more, with its own token.
 func (k *keeper) renew(ctx context.Context) error {
-	err := k.store.Extend(ctx, k.claim, k.lease)
+	err := k.store.Extend(ctx, *k.claim, k.lease)
 	if !errors.Is(err, ErrClaimLost) {
 		return err
 	}
-	held, err := k.store.Claim(ctx, k.claim, k.lease)
+	held, err := k.store.Claim(ctx, *k.claim, k.lease)
 	if err != nil || held == nil || held.Token == k.claim.Token && held.Response == nil {
 		return err
 	}

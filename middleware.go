@@ -109,9 +109,8 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		x := new(run)
-		x.m, x.w, x.r, x.next = m, w, r, next
-		x.serve(lines)
+		q := &request{m: m, w: w, r: r, next: next, values: context.WithoutCancel(r.Context())}
+		q.serve(lines)
 	})
 }
 
@@ -124,20 +123,28 @@ type request struct {
 	body  []byte
 	claim Claim
 	event Event
+
+	values  context.Context // the values of r's context, without its end
+	leased  time.Time       // when the last call that may have given the claim its lease was begun
+	calls   [2]deadline     // room for the contexts of the first calls of the store
+	probe   [1]byte         // room for the read that finds the end of the body
+	headers [3]string       // room for the header values that a replay adds
 }
 
 // serve takes the request from its key to its answer.
-func (x *run) serve(lines []string) {
-	if refusal := x.prepare(lines); refusal != nil {
-		x.refuse(refusal)
+func (q *request) serve(lines []string) {
+	if refusal := q.prepare(lines); refusal != nil {
+		q.refuse(refusal)
 		return
 	}
-	if outer := FromContext(x.r.Context()); outer != nil && outer.behind == x.m.behind && outer.key == x.claim.Key {
-		x.restoreBody(x.r)
-		x.next.ServeHTTP(x.w, x.r)
+	if outer := FromContext(q.r.Context()); outer != nil && outer.behind == q.m.behind && outer.key == q.claim.Key {
+		if q.body != nil {
+			q.r.Body = &replayedBody{rest: q.body}
+		}
+		q.next.ServeHTTP(q.w, q.r)
 		return
 	}
-	x.decide()
+	q.decide()
 }
 
 // prepare finds out everything about the request that its claim needs.
@@ -167,7 +174,7 @@ func (q *request) prepare(lines []string) *Error {
 	q.claim.Key = NewKey(user, scope, key)
 
 	var refusal *Error
-	if q.body, refusal = m.readBody(q.r); refusal != nil {
+	if q.body, refusal = q.readBody(); refusal != nil {
 		return refusal
 	}
 	if q.claim.Fingerprint, err = q.print(); err != nil {
@@ -215,36 +222,36 @@ func endpoint(r *http.Request) string {
 }
 
 // decide claims the key and does what the claim's result asks for.
-func (x *run) decide() {
+func (q *request) decide() {
 	var twin waiting
 	for {
-		held, err := x.take()
+		held, err := q.take()
 		switch {
 		case err != nil:
-			x.claimFailed(err)
+			q.claimFailed(err)
 			return
-		case held == nil && x.claim.Replaces != "":
-			x.reconcile()
+		case held == nil && q.claim.Replaces != "":
+			newRun(q).reconcile()
 			return
 		case held == nil:
-			x.execute()
+			newRun(q).execute()
 			return
-		case held.Fingerprint != x.claim.Fingerprint:
-			x.refuse(&Error{Code: CodeKeyReused, Status: x.m.mismatchStatus})
+		case held.Fingerprint != q.claim.Fingerprint:
+			q.refuse(&Error{Code: CodeKeyReused, Status: q.m.mismatchStatus})
 			return
 		case held.Response != nil:
-			x.replay(held.Response, OutcomeReplayed)
+			q.replay(held.Response)
 			return
 		case held.Lapsed:
-			if x.m.reconciler == nil || x.claim.Replaces == held.Token {
-				x.refuse(x.m.outcomeUnknown(nil))
+			if q.m.reconciler == nil || q.claim.Replaces == held.Token {
+				q.refuse(q.m.outcomeUnknown(nil))
 				return
 			}
-			x.claim.Replaces, x.claim.Hold = held.Token, x.m.ttl
+			q.claim.Replaces, q.claim.Hold = held.Token, q.m.ttl
 		default:
-			x.claim.Replaces, x.claim.Hold = "", 0
-			if !x.wait(&twin, held) {
-				x.refuse(x.busy(held))
+			q.claim.Replaces, q.claim.Hold = "", 0
+			if !q.wait(&twin, held) {
+				q.refuse(q.busy(held))
 				return
 			}
 		}
@@ -252,33 +259,68 @@ func (x *run) decide() {
 }
 
 // take claims the key once.
-func (x *run) take() (*Record, error) {
-	ctx, cancel := x.storeContext()
-	defer cancel()
-	x.leased = time.Now()
-	held, err := x.m.store.Claim(ctx, x.claim, x.m.lease)
-	x.event.Store += time.Since(x.leased)
-	if err == nil && held != nil && held.Token == x.claim.Token && held.Response == nil {
-		return nil, nil // a store that reports our own claim, made by a call whose reply was lost
+func (q *request) take() (held *Record, err error) {
+	q.leased = time.Now()
+	err = q.call(func(ctx context.Context) error {
+		held, err = q.m.store.Claim(ctx, q.claim, q.m.lease)
+		return err
+	})
+	if err == nil && held != nil && held.Token == q.claim.Token && held.Response == nil {
+		held = nil // a store that reports our own claim, made by a call whose reply was lost
+	}
+	if err == nil && held == nil {
+		err = q.stale()
 	}
 	return held, err
 }
 
+var errStale = errors.New("idempotency: the store took longer than the lease to make the claim")
+
+// stale returns an error if the call that gave the claim its lease took so long
+// that the claim may be another's by now: the handler must not run under it.
+func (q *request) stale() error {
+	if q.m.tx == nil && time.Since(q.leased) >= q.m.lease {
+		return errStale
+	}
+	return nil
+}
+
+// call makes one call of the store, in a context that has the request's values,
+// does not end with the client, and is bounded by the store timeout.
+func (q *request) call(f func(context.Context) error) error {
+	ctx := q.deadline()
+	ctx.init(q.values, q.m.storeTimeout)
+	defer ctx.cancel()
+	start := time.Now()
+	defer func() { q.event.Store += time.Since(start) }()
+	return f(ctx)
+}
+
+// deadline returns room for a context. None is used twice: a store may keep it.
+func (q *request) deadline() *deadline {
+	for i := range q.calls {
+		if q.calls[i].Context == nil {
+			return &q.calls[i]
+		}
+	}
+	return new(deadline)
+}
+
 // claimFailed answers a request whose claim failed.
-func (x *run) claimFailed(err error) {
+func (q *request) claimFailed(err error) {
 	if errors.Is(err, ErrCorrupt) {
-		x.refuse(&Error{Code: CodeRecordCorrupt, Err: err})
+		q.refuse(&Error{Code: CodeRecordCorrupt, Err: err})
 		return
 	}
-	if x.m.failOpen {
-		x.event.Err = err
-		x.executeUnguarded()
+	if q.m.failOpen {
+		q.event.Err = err
+		newRun(q).executeUnguarded()
 		return
 	}
-	if !errors.Is(err, ErrStoreFull) && x.claim.Replaces == "" {
-		x.releaseAbandoned() // the claim may have been made
+	if !errors.Is(err, ErrStoreFull) && q.claim.Replaces == "" {
+		q.releaseAbandoned() // the claim may have been made
 	}
-	x.refuse(&Error{Code: CodeStoreUnavailable, RetryAfter: time.Second, Err: err})
+	q.refuse(&Error{Code: CodeStoreUnavailable, RetryAfter: time.Second, Err: err})
 }
 
 // busy is the refusal of a twin.
@@ -307,30 +349,15 @@ func (q *request) refuse(e *Error) {
 	q.m.errorHandler(q.w, q.r, e)
 }
 
-// replay answers from a record.
-func (q *request) replay(resp *Response, outcome Outcome) {
-	q.event.Status = resp.Status
+// replay answers from the record.
+func (q *request) replay(resp *Response) {
 	if resp.BodyLost {
 		q.refuse(&Error{Code: CodeNotReplayable, OriginalStatus: resp.Status})
 		return
 	}
-	defer q.done(outcome)
-	q.m.write(q.w, resp)
-}
-
-// values returns the values of the request's context, without its end.
-func (q *request) values() context.Context { return context.WithoutCancel(q.r.Context()) }
-
-// storeContext returns the context for one call of the store.
-func (q *request) storeContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(q.values(), q.m.storeTimeout)
-}
-
-// restoreBody gives r the body that was read from it.
-func (q *request) restoreBody(r *http.Request) {
-	if q.body != nil {
-		r.Body = &replayedBody{rest: q.body}
-	}
+	q.event.Status = resp.Status
+	defer q.done(OutcomeReplayed)
+	q.write(resp)
 }
 
 // asError returns err as the refusal that it is or causes.

@@ -51,9 +51,9 @@ type Observer func(ctx context.Context, e Event)
 func (q *request) done(outcome Outcome) {
 	q.event.Outcome = outcome
 	q.event.Key = q.claim.Key
-	q.m.log(q.values(), &q.event)
+	q.m.log(q.values, &q.event)
 	if q.m.observer != nil {
-		q.m.observer(q.values(), q.event)
+		q.m.observer(q.values, q.event)
 	}
 }
 

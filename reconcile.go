@@ -54,9 +54,10 @@ func (x *run) reconcile() {
 		return
 	}
 	_, ttl, reference := x.execution.wishes()
-	kept := x.m.reconciled(resp, reference)
+	x.resp, x.ttl = x.m.reconciled(resp, reference), ttl
+	x.answer = resp.Clone()
 	x.event.Status = resp.Status
-	x.record(kept, ttl, OutcomeReconciled, func() { x.m.write(x.w, resp.Clone()) })
+	x.record(OutcomeReconciled)
 }
 
 // ask calls the Reconciler.

@@ -24,14 +24,21 @@ const headerUnguarded = "Idempotency-Unguarded"
 // what it set itself, that is, not what outer layers had set and it left alone.
 // A name that it took away stays, without values.
 func (m *Middleware) recordable(sent, outer http.Header) http.Header {
+	if len(outer) == 0 && !m.holdsUnrecorded(sent) {
+		return sent
+	}
 	var h http.Header
 	connection := sent["Connection"]
 	set := func(name string, values []string) {
+		name = http.CanonicalHeaderKey(name) // handlers may write to the map as they like
 		if m.unrecorded[name] || strings.HasPrefix(name, http.TrailerPrefix) || listed(connection, name) {
 			return
 		}
 		if h == nil {
 			h = make(http.Header, len(sent))
+		}
+		if have, twice := h[name]; twice {
+			values = append(slices.Clip(have), values...)
 		}
 		h[name] = values
 	}
@@ -48,6 +55,17 @@ func (m *Middleware) recordable(sent, outer http.Header) http.Header {
 	return h
 }
 
+// holdsUnrecorded reports whether there is anything in sent that is not to be
+// recorded as it stands.
+func (m *Middleware) holdsUnrecorded(sent http.Header) bool {
+	for name := range sent {
+		if m.unrecorded[name] || strings.HasPrefix(name, http.TrailerPrefix) || name != http.CanonicalHeaderKey(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // listed reports whether name stands in the comma-separated lists of lines.
 func listed(lines []string, name string) bool {
 	for _, line := range lines {
@@ -62,27 +80,31 @@ func listed(lines []string, name string) bool {
 
 // write answers with resp as with the handler's own answer, marked as a replay.
 // resp is the request's own: its header values may end up in w's header map.
-func (m *Middleware) write(w http.ResponseWriter, resp *Response) {
-	h := w.Header()
+func (q *request) write(resp *Response) {
+	h := q.w.Header()
 	for name, values := range resp.Header {
-		if name = http.CanonicalHeaderKey(name); !m.unrecorded[name] {
+		if name = http.CanonicalHeaderKey(name); !q.m.unrecorded[name] {
 			h[name] = values
 		}
 	}
-	if h.Get("Cache-Control") == "" {
-		h["Cache-Control"] = []string{"no-store"}
+	set := func(i int, name, value string) {
+		q.headers[i] = value
+		h[name] = q.headers[i : i+1 : i+1]
 	}
-	h[m.replayHeader] = []string{"true"}
+	set(0, q.m.replayHeader, "true")
+	if h.Get("Cache-Control") == "" {
+		set(1, "Cache-Control", "no-store")
+	}
 	bodyAllowed := bodyAllowedFor(resp.Status)
 	switch {
 	case len(resp.Trailer) > 0: // HTTP/1.1 sends trailers only where no length is announced
-		h["Trailer"] = []string{strings.Join(slices.Sorted(maps.Keys(resp.Trailer)), ", ")}
+		set(2, "Trailer", strings.Join(slices.Sorted(maps.Keys(resp.Trailer)), ", "))
 	case bodyAllowed:
-		h["Content-Length"] = []string{strconv.Itoa(len(resp.Body))}
+		set(2, "Content-Length", strconv.Itoa(len(resp.Body)))
 	}
-	w.WriteHeader(resp.Status)
+	q.w.WriteHeader(resp.Status)
 	if bodyAllowed && len(resp.Body) > 0 {
-		_, _ = w.Write(resp.Body) // the client has gone: nobody to tell
+		_, _ = q.w.Write(resp.Body) // the client has gone: nobody to tell
 	}
 	maps.Copy(h, resp.Trailer)
 }
