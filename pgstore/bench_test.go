@@ -75,7 +75,7 @@ func benchReplay(b *testing.B, s idempotency.Store, body string) {
 }
 
 func bareTable(b *testing.B, pool *pgxpool.Pool, columns string) string {
-	name := pgx.Identifier(strings.Split(newName(b), ".")).Sanitize()
+	name := quoted(newName(b))
 	_, err := pool.Exec(b.Context(), "CREATE TABLE "+name+" ("+columns+")")
 	require.NoError(b, err)
 	return name

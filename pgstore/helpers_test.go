@@ -48,9 +48,16 @@ func newPool(t testing.TB, size int32, changes ...func(*pgxpool.Config)) *pgxpoo
 
 // newName is a name for a table that no other test uses.
 func newName(t testing.TB) string {
+	t.Helper()
 	serverURL(t)
-	return testServer.schema + ".Records " + strings.ToLower(rand.Text()[:10])
+	name := testServer.schema + ".Records " + strings.ToLower(rand.Text()[:10])
+	t.Cleanup(func() {
+		require.NoError(t, onServer("SET lock_timeout = '10s'; DROP TABLE IF EXISTS "+quoted(name)))
+	})
+	return name
 }
+
+func quoted(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
 
 // fixture is a store of either kind on a table of its own.
 type fixture struct {
@@ -64,7 +71,7 @@ func newFixture(t testing.TB, pool *pgxpool.Pool) fixture {
 	t.Helper()
 	name := newName(t)
 	require.NoError(t, pgstore.New(pool, pgstore.WithTable(name)).Migrate(t.Context()))
-	return fixture{pool: pool, name: name, sql: pgx.Identifier(strings.Split(name, ".")).Sanitize()}
+	return fixture{pool: pool, name: name, sql: quoted(name)}
 }
 
 func (f fixture) store(opts ...pgstore.Option) *pgstore.Store {
@@ -98,12 +105,16 @@ func (f fixture) pass(t testing.TB, key idempotency.Key, d time.Duration) {
 
 func newStore(t testing.TB, pool *pgxpool.Pool, opts ...pgstore.Option) *pgstore.Store {
 	t.Helper()
-	return newFixture(t, pool).store(opts...)
+	s := newFixture(t, pool).store(opts...)
+	require.NoError(t, s.Migrate(t.Context())) // the table of WithHistory, if any
+	return s
 }
 
 func newTxStore(t testing.TB, pool *pgxpool.Pool, opts ...pgstore.Option) *pgstore.TxStore {
 	t.Helper()
-	return newFixture(t, pool).txStore(opts...)
+	s := newFixture(t, pool).txStore(opts...)
+	require.NoError(t, s.Migrate(t.Context()))
+	return s
 }
 
 // newClaim is a claim of a key that no other test uses, with a fresh token.

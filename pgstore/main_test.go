@@ -45,6 +45,8 @@ func runTests(m *testing.M) int {
 		return m.Run()
 	}
 	testServer.url = url
+	// A table and its indexes are dropped with each test: a schema full of them
+	// would need more locks at once than the server has.
 	testServer.schema = "pgstore_test_" + strings.ToLower(rand.Text()[:12])
 	if err := onServer("CREATE SCHEMA " + testServer.schema); err != nil {
 		fmt.Fprintln(os.Stderr, "pgstore tests:", err)
@@ -127,7 +129,8 @@ func startCluster() (url string, stop func(), err error) {
 	if err != nil {
 		return "", remove, err
 	}
-	postgres := exec.Command("postgres", "-D", data, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", dir)
+	postgres := exec.Command("postgres", "-D", data, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", dir,
+		"-c", "fsync=off", "-c", "max_connections=200") // only its clients are ever killed
 	postgres.Dir, postgres.SysProcAttr = dir, attr
 	if err := postgres.Start(); err != nil {
 		return "", remove, fmt.Errorf("postgres: %w", err)

@@ -27,6 +27,7 @@ var errBusy = errors.New("pgstore: the transaction is busy: rows or a batch are 
 type session struct {
 	conn  *pgxpool.Conn
 	tx    pgx.Tx // nil until begun
+	place string // of the claim's row, for this transaction only
 	bound atomic.Bool
 
 	// gate is held while a statement of the handler uses the connection, open

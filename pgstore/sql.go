@@ -17,7 +17,8 @@ import (
 // pull up a subquery with a volatile function.
 type statements struct {
 	insert   string // the claim: key, hash, token, lease, lease+hold
-	insertTx string // the same under the try-lock: …, lock
+	insertTx string // the same under the try-lock: …, lock; returns where the row is
+	found    string // key: read, behind a claim that took nothing
 	read     string // key
 	audit    string // key, hash, token: counts a replay
 	vacate   string // key, token: moves or deletes a row whose key is free, unless it is token's
@@ -26,7 +27,7 @@ type statements struct {
 	replace  string // key, hash, token, lease, lease+hold, the replaced token
 	complete string // key, token, then the answer
 	upsert   string // key, token, then the answer, then hash
-	record   string // complete, but an error where there is no row
+	record   string // complete by place: place, value, endpoint, token, then the answer; an error where there is no row
 	extend   string // key, token, lease, lease+hold
 	release  string // key, token
 	forget   string // key
@@ -53,7 +54,15 @@ const (
   response_trailers = $8::text::json, response_body = $9::bytea, body_lost = $10::boolean, reference = $11::text,
   host_time = $12::text`
 	setComplete = `UPDATE {t} AS r SET ` + setAnswer + ` FROM ` + now + `
-WHERE ` + byKey + ` AND token = $4::text AND status = 'in_progress'`
+WHERE token = $4::text AND status = 'in_progress' AND `
+	// byPlace finds the row that the same transaction inserted without reading
+	// the index: under serializable isolation every reader of an index page
+	// conflicts with those who insert into it, and all of them do.
+	byPlace = `ctid = $1::text::tid AND idempotency_key = $2::text AND endpoint = $3::text`
+	// tookNothing is true while the transaction has written nothing. Behind the
+	// insert of a claim it spares the winner the look at the index, for the
+	// same reason.
+	tookNothing = ` AND pg_current_xact_id_if_assigned() IS NULL`
 
 	// tryLock takes the key for the transaction, or is false at once where
 	// another transaction has it. The table's oid keeps tables apart, by
@@ -79,11 +88,14 @@ INSERT INTO {h} (` + columns + `) SELECT ` + columns + ` FROM gone`
 	}
 	const free = `free_at <= clock_timestamp()`
 	return statements{
-		insert:   fill(`INSERT INTO {t} `+claimColumns+` `+claimValues+keyConflict+`DO NOTHING`, ""),
-		insertTx: fill(`INSERT INTO {t} `+claimColumns+` `+claimValues+` WHERE `+tryLock+keyConflict+`DO NOTHING`, "$8"),
-		read:     fill(readRow, ""),
+		insert: fill(`INSERT INTO {t} `+claimColumns+` `+claimValues+keyConflict+`DO NOTHING`, ""),
+		insertTx: fill(`INSERT INTO {t} `+claimColumns+` `+claimValues+` WHERE `+tryLock+keyConflict+`DO NOTHING
+RETURNING ctid::text`, "$8"),
+		found: fill(readRow+tookNothing, ""),
+		read:  fill(readRow, ""),
 		audit: fill(`UPDATE {t} SET replays = replays + 1, last_replayed_at = clock_timestamp() WHERE `+byKey+`
-  AND request_hash = $4::text AND token <> $5::text AND status = 'completed' AND free_at > clock_timestamp()`, ""),
+  AND request_hash = $4::text AND token <> $5::text AND status = 'completed' AND free_at > clock_timestamp()`+
+			tookNothing, ""),
 		vacate:   fill(remove(byKey+` AND `+free+` AND (token <> $4::text OR status = 'in_progress')`), ""),
 		vacateTx: fill(remove(byKey+` AND `+free+` AND `+tryLock), "$4"),
 		revive: fill(`UPDATE {t} SET expires_at = GREATEST(expires_at, now.t + $5::bigint * interval '1 microsecond'),
@@ -93,11 +105,11 @@ WHERE `+byKey+` AND token = $4::text AND status = 'in_progress' AND free_at > cl
   expires_at = now.t + $6::bigint * interval '1 microsecond', free_at = now.t + $7::bigint * interval '1 microsecond'
 FROM `+now+` WHERE `+byKey+` AND token = $8::text AND status = 'in_progress'
   AND expires_at <= clock_timestamp() AND free_at > clock_timestamp()`, ""),
-		complete: fill(setComplete, ""),
+		complete: fill(setComplete+byKey, ""),
 		upsert:   fill(upsertRow, ""),
 		// Division by zero makes the COMMIT behind it a rollback: without a row
 		// of this claim there is no record, and so there must be no work.
-		record: fill(`WITH done AS (`+setComplete+` RETURNING 1) SELECT 1 / count(*) FROM done`, ""),
+		record: fill(`WITH done AS (`+setComplete+byPlace+` RETURNING 1) SELECT 1 / count(*) FROM done`, ""),
 		extend: fill(`UPDATE {t} SET expires_at = now.t + $5::bigint * interval '1 microsecond',
   free_at = now.t + $6::bigint * interval '1 microsecond' FROM `+now+`
 WHERE `+byKey+` AND token = $4::text AND status = 'in_progress' AND free_at > clock_timestamp()`, ""),

@@ -61,8 +61,8 @@ func (s *Store) claim(
 	if *vacate {
 		b.Queue(s.sql.vacate, value, endpoint, user, noToken)
 	}
-	// Two statements, so that the second one has a snapshot of its own: the
-	// winner's row may be younger than the first one's.
+	// A statement each for taking and looking, so that the look has a snapshot
+	// of its own: the winner's row may be younger than the first one's.
 	a := s.queueClaim(b, s.sql.insert, c, lease)
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
@@ -94,9 +94,10 @@ const noToken = "%"
 
 // attempt is what a claim's statements found.
 type attempt struct {
-	taken   bool // the row was inserted
-	row     *row
-	audited bool // a replay was counted
+	taken   bool   // the row was inserted
+	place   string // where, if the statement says so
+	row     *row   // who has the key, if it was not taken
+	audited bool   // a replay was counted
 }
 
 // queueClaim queues the statements that take the key or find who has it.
@@ -107,11 +108,17 @@ func (t *table) queueClaim(
 	value, endpoint, user := keyArgs(c.Key)
 	hash, token := c.Fingerprint.String(), escape(c.Token)
 	args := append([]any{value, endpoint, user, hash, token, micros(lease), both(lease, c.Hold)}, more...)
-	b.Queue(insert, args...).Exec(func(tag pgconn.CommandTag) error {
-		a.taken = tag.RowsAffected() == 1
-		return nil
+	b.Queue(insert, args...).Query(func(rows pgx.Rows) error {
+		if rows.Next() {
+			if err := rows.Scan(&a.place); err != nil {
+				return err
+			}
+		}
+		rows.Close()
+		a.taken = rows.CommandTag().RowsAffected() == 1
+		return rows.Err()
 	})
-	b.Queue(t.sql.read, value, endpoint, user).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(t.sql.found, value, endpoint, user).Query(func(rows pgx.Rows) (err error) {
 		a.row, err = scan(rows, nil)
 		return err
 	})

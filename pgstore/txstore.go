@@ -115,6 +115,7 @@ func (s *TxStore) claim(ctx context.Context, c idempotency.Claim, lease time.Dur
 		ses.rollback(ctx)
 		return nil, err
 	case a.taken:
+		ses.place = a.place
 		s.keep(c, ses)
 		return nil, nil
 	case a.audited:
@@ -198,8 +199,8 @@ func (s *TxStore) Complete(
 		ses.rollback(ctx)
 		return wrap("complete", err)
 	}
-	value, endpoint, user := keyArgs(c.Key)
-	args := append([]any{value, endpoint, user, escape(c.Token)}, answerArgs(resp, ttl)...)
+	value, endpoint, _ := keyArgs(c.Key)
+	args := append([]any{ses.place, value, endpoint, escape(c.Token)}, answerArgs(resp, ttl)...)
 	return wrap("complete", ses.record(ctx, s.sql.record, args, s.options.CommitQuery))
 }
 
