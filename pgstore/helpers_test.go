@@ -42,7 +42,19 @@ func newPool(t testing.TB, size int32, changes ...func(*pgxpool.Config)) *pgxpoo
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
 	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	t.Cleanup(func() {
+		// Close waits for every connection: a store that keeps one fails here.
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			pool.Close()
+		}()
+		select {
+		case <-closed:
+		case <-time.After(20 * time.Second):
+			t.Errorf("%d connections were not given back", pool.Stat().AcquiredConns())
+		}
+	})
 	return pool
 }
 
