@@ -289,14 +289,18 @@ func TestTxUsedBeyondItsEnd(t *testing.T) {
 		ended <- err
 	}()
 	require.Eventually(t, func() bool {
-		_, err := tx.Exec(ctx, "SELECT 1")
-		return err != nil
+		var sleeps bool
+		err := f.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE pid = $1::int AND state = 'active' AND query LIKE '%pg_sleep%')`, int32(pid)).Scan(&sleeps)
+		return err == nil && sleeps
 	}, 10*time.Second, time.Millisecond)
+	_, err := tx.Exec(ctx, "SELECT 1")
+	require.ErrorContains(t, err, "busy")
 	require.ErrorContains(t, f.Complete(ctx, c, newResponse("x"), ttl), "still uses the transaction")
 	require.Error(t, <-ended)
 	require.Zero(t, f.pool.Stat().AcquiredConns())
 	requireEnded(t, tx)
-	_, err := f.pool.Exec(t.Context(), "SELECT pg_terminate_backend($1::int)", int32(pid))
+	_, err = f.pool.Exec(t.Context(), "SELECT pg_terminate_backend($1::int)", int32(pid))
 	require.NoError(t, err)
 }
 
