@@ -20,6 +20,9 @@ func (q *request) readBody() ([]byte, *Error) {
 		return nil, &Error{Code: CodeBodyTooLarge} // before a byte is read, so no 100-continue
 	}
 	if r.Body == nil || r.Body == http.NoBody {
+		if r.ContentLength > 0 { // some layer has taken it away
+			return nil, &Error{Code: CodeBodyUnreadable, Err: errShortBody}
+		}
 		return nil, nil
 	}
 	size := int64(512)

@@ -13,7 +13,7 @@ import (
 type keeper struct {
 	store   Store
 	claim   *Claim
-	lease   time.Duration // 0: there is no claim to be kept, only a longest execution
+	lease   time.Duration // 0: there is none to be kept, only a longest execution
 	timeout time.Duration
 	values  context.Context
 	lose    context.CancelCauseFunc

@@ -148,8 +148,9 @@ func WriteProblem(w http.ResponseWriter, _ *http.Request, err *Error) {
 	for name, values := range err.Header {
 		h[http.CanonicalHeaderKey(name)] = append([]string(nil), values...)
 	}
-	// What an outer layer may have said about another body.
-	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
+	// What an outer layer may have said about another body. Content-Encoding stays:
+	// it is said by layers that encode whatever is written, this body, too.
+	for _, name := range []string{"Content-Length", "Etag", "Last-Modified"} {
 		h.Del(name)
 	}
 	h.Set("Content-Type", "application/problem+json")

@@ -82,6 +82,7 @@ func listed(lines []string, name string) bool {
 // resp is the request's own: its header values may end up in w's header map.
 func (q *request) write(resp *Response) {
 	h := q.w.Header()
+	encoded := h.Get("Content-Encoding") != "" // by a layer that encodes what is written
 	for name, values := range resp.Header {
 		if name = http.CanonicalHeaderKey(name); !q.m.unrecorded[name] {
 			h[name] = values
@@ -99,7 +100,7 @@ func (q *request) write(resp *Response) {
 	switch {
 	case len(resp.Trailer) > 0: // HTTP/1.1 sends trailers only where no length is announced
 		set(2, "Trailer", strings.Join(slices.Sorted(maps.Keys(resp.Trailer)), ", "))
-	case bodyAllowed:
+	case bodyAllowed && !encoded:
 		set(2, "Content-Length", strconv.Itoa(len(resp.Body)))
 	}
 	q.w.WriteHeader(resp.Status)

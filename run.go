@@ -64,7 +64,7 @@ func (x *run) begin() {
 	x.ctx, x.cancel = context.WithCancelCause(&x.context)
 	k := &x.keeper
 	k.store, k.claim, k.timeout, k.values, k.lose = x.m.store, &x.claim, x.m.storeTimeout, x.values, x.cancel
-	if !x.unguarded {
+	if !x.unguarded && x.m.tx == nil { // a transaction does not lapse
 		k.lease = x.m.lease
 	}
 	k.start(x.leased, time.Now().Add(x.m.maxExecution))
@@ -118,7 +118,7 @@ func (x *run) settle(complete bool) {
 	x.event.Status = x.resp.Status
 	record := wish == toKeep
 	if wish == byPolicy {
-		record = x.m.policy(Ending{Status: x.resp.Status, Cause: context.Cause(x.ctx)})
+		record = x.policyRecords(Ending{Status: x.resp.Status})
 	}
 	switch {
 	case record && complete:
@@ -138,9 +138,8 @@ func (x *run) settle(complete bool) {
 func (x *run) panicked() {
 	x.event.Code = CodePanicked
 	wish, ttl, reference := x.execution.wishes()
-	ending := Ending{Status: http.StatusInternalServerError, Panicked: true, Cause: context.Cause(x.ctx)}
 	switch {
-	case wish != toDiscard && x.m.tx == nil && x.m.policy(ending):
+	case wish != toDiscard && x.m.tx == nil && x.policyRecords(Ending{Status: http.StatusInternalServerError, Panicked: true}):
 		x.resp, x.ttl = x.m.render(x.r, &Error{Code: CodePanicked}), ttl
 		x.resp.Reference = reference
 		x.event.Status = x.resp.Status
@@ -241,17 +240,13 @@ func (x *run) goOn(settle func(context.Context) error, extend bool, outcome Outc
 		x.done(outcome)
 	}
 	leased := x.keeper.leased
-	started := x.m.behind.start(func() {
-		finished(x.persist(until, func(ctx context.Context) error {
-			err := settle(ctx)
-			if err != nil && extend && time.Since(leased) >= x.m.lease/3 {
-				if now := time.Now(); x.call(x.extend) == nil {
-					leased = now
-				}
-			}
-			return err
-		}))
-	})
+	keep := func() { // before a try, which may hang for as long as the store timeout
+		now := time.Now()
+		if extend && now.Sub(leased) >= x.m.lease/3 && x.call(x.extend) == nil {
+			leased = now
+		}
+	}
+	started := x.m.behind.start(func() { finished(x.persist(until, keep, settle)) })
 	if !started {
 		finished(err)
 	}
@@ -263,20 +258,42 @@ func (q *request) releaseAbandoned() {
 	// The request is being answered meanwhile: its event is not ours.
 	own := &request{m: q.m, claim: q.claim, values: q.values}
 	until := time.Now().Add(q.m.lease)
-	q.m.behind.start(func() { _ = own.persist(until, own.free) })
+	q.m.behind.start(func() { _ = own.persist(until, func() {}, own.free) })
 }
 
-// persist repeats f with growing pauses until it succeeds, the claim is lost or
-// the time is up, and returns what it returned last.
-func (q *request) persist(until time.Time, f func(context.Context) error) error {
+// persist repeats keep and f with growing pauses until f succeeds, the claim is
+// lost or the time is up, and returns what f returned last.
+func (q *request) persist(until time.Time, keep func(), f func(context.Context) error) error {
 	longest := max(q.m.lease/3, 10*time.Millisecond)
 	for pause := min(20*time.Millisecond, longest); ; pause = min(2*pause, longest) {
 		time.Sleep(pause - rand.N(pause/2))
+		keep()
 		err := q.call(f)
 		if err == nil || errors.Is(err, ErrClaimLost) || !time.Now().Before(until) {
 			return err
 		}
 	}
+}
+
+// policyRecords asks the policy whether to record. A policy that panics does so as if
+// it were the handler: a transaction must not stay open for that.
+func (x *run) policyRecords(e Ending) (record bool) {
+	e.Cause = context.Cause(x.ctx)
+	decided := false
+	defer func() {
+		if decided {
+			return
+		}
+		x.event.Code = CodePanicked
+		if x.m.atMostOnce {
+			x.leave()
+		} else {
+			x.release()
+		}
+	}()
+	record = x.m.policy(e)
+	decided = true
+	return record
 }
 
 // render returns the answer to a refusal as a record.

@@ -54,6 +54,24 @@ func TestCompleteGoesOnBehind(t *testing.T) {
 	}
 }
 
+// Completing hangs for as long as a call may, while the lease is short: it is
+// extended before the next try, not after it.
+func TestShortLeaseWhileCompleteHangs(t *testing.T) {
+	bubble(t, func(b *bubbleWorld) {
+		b.takes(1600 * time.Millisecond) // just before the first beat
+		p, other := b.process(idempotency.WithLease(5*second)), b.process()
+		p.fake.on("Complete", func(int) bubbleFault { return bubbleFault{hang: b.now() < time.Minute} })
+		p.send().created(1)
+		for at := 4 * second; at < time.Minute; at += second / 10 {
+			b.until(at + time.Millisecond)
+			other.send().busy()
+		}
+		require.NoError(b, p.mw.Drain(b.Context()))
+		other.send().replayed(1)
+		b.ran(1)
+	})
+}
+
 // The pauses between the tries grow, so that a store that is down is not stormed.
 func TestTriesBehindAreFew(t *testing.T) {
 	bubble(t, func(b *bubbleWorld) {

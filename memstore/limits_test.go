@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -230,7 +231,10 @@ func TestLimitOfBytes(t *testing.T) {
 			}
 			got := heapInUse() - before
 			t.Logf("%d keys: %.3f of the limit", n, float64(got)/limit)
-			require.InDelta(t, limit, got, 0.15*limit)
+			require.Less(t, float64(got), 1.15*limit)
+			if strconv.IntSize == 64 { // a 32-bit machine needs less
+				require.Greater(t, float64(got), 0.85*limit)
+			}
 			runtime.KeepAlive(s)
 		})
 	}

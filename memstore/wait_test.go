@@ -171,6 +171,18 @@ func TestWaitersGiveUp(t *testing.T) {
 	})
 }
 
+// TestWaitWithDoneContext: whatever the key holds, a context that has ended is
+// an error.
+func TestWaitWithDoneContext(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, s.Wait(ctx, a.Key), context.Canceled)
+	s.win(a)
+	require.ErrorIs(t, s.Wait(ctx, a.Key), context.Canceled)
+}
+
 // TestWaitersLeaveNothing: a thousand that gave up on a claim that goes on are
 // nowhere to be seen.
 func TestWaitersLeaveNothing(t *testing.T) {
@@ -190,7 +202,7 @@ func TestWaitersLeaveNothing(t *testing.T) {
 		cancel()
 		wg.Wait()
 	}
-	require.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
+	requireGoroutines(t, goroutines)
 	require.Less(t, heapInUse()-start, int64(8<<20), "what the runtime keeps of ended goroutines, and no more")
 	runtime.KeepAlive(s)
 }

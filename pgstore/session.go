@@ -31,8 +31,8 @@ type session struct {
 	bound atomic.Bool
 
 	// gate is held while a statement of the handler uses the connection, open
-	// rows included, and for ever once the session has ended. It is only ever
-	// tried: a second statement meanwhile is refused, as pgx does.
+	// rows included. It is only ever tried: a second statement meanwhile is
+	// refused, as pgx does, and every one once the session has ended.
 	gate  sync.Mutex
 	ended atomic.Bool
 	// tainted is set once something of the handler's can reach the connection
@@ -42,16 +42,20 @@ type session struct {
 
 // enter admits one statement, which leaves by gate.Unlock.
 func (s *session) enter() error {
-	if s.gate.TryLock() {
-		return nil
-	}
-	if s.ended.Load() {
+	got := s.gate.TryLock()
+	switch {
+	case s.ended.Load():
+		if got {
+			s.gate.Unlock()
+		}
 		return pgx.ErrTxClosed
+	case !got:
+		return errBusy
 	}
-	return errBusy
+	return nil
 }
 
-// end closes the gate for ever. Where a statement is still inside it takes the
+// end lets nobody in any more. Where a statement is still inside it takes the
 // connection from the pool and closes it, which rolls back, and returns false.
 func (s *session) end() bool {
 	s.ended.Store(true)

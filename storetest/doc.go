@@ -23,7 +23,7 @@
 // Leases, Holds and TTLs must run out, so time has to pass. There are three ways:
 //
 //   - The real clock, by default. Short leases are one tick long ([WithTick],
-//     100 ms), and everything together takes some seconds. A case in which the
+//     50 ms), and everything together takes some seconds. A case in which the
 //     machine stalled for longer than a lease gives no verdict and is begun anew
 //     with a longer tick, so a slow machine does not fail a store.
 //   - A clock of the store's that can be set: [WithSleep].

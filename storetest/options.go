@@ -16,10 +16,11 @@ type config struct {
 	tick     time.Duration
 	rounds   int
 	newFull  func() idempotency.Store
+	wanted   func(rule int, name string) bool // nil: every case
 }
 
 const (
-	defaultTick   = 100 * time.Millisecond
+	defaultTick   = 50 * time.Millisecond
 	defaultRounds = 2000
 )
 
@@ -57,7 +58,7 @@ func WithSynctest() Option {
 	return func(cfg *config) { cfg.bubbles = true }
 }
 
-// WithTick sets the length of a short lease, by default 100 ms. The cases wait
+// WithTick sets the length of a short lease, by default 50 ms. The cases wait
 // for about one and a half of it at a time. It must be well above the store's
 // response time and above the resolution of its clock. A case that finds that
 // the machine stalled for longer than a lease is begun anew with a tick twice as
@@ -71,8 +72,8 @@ func WithTick(d time.Duration) Option {
 }
 
 // WithRounds sets how many rounds a case goes that lets goroutines race for a
-// key, by default 2000. Such a case ends after a second in any case, so a slow
-// store goes fewer. It panics if n is not above zero.
+// key, by default 2000. Such a case ends after half a second in any case, so a
+// slow store goes fewer. It panics if n is not above zero.
 func WithRounds(n int) Option {
 	if n <= 0 {
 		panic("storetest: WithRounds needs a number above zero")
@@ -82,7 +83,7 @@ func WithRounds(n int) Option {
 
 // WithFull adds the cases of rule 13 for a store that is bounded: newStore
 // returns one with room for a small number of entries, at least four and at
-// most some thousand, that is empty. It panics if newStore is nil.
+// most four thousand, that is empty. It panics if newStore is nil.
 //
 //	storetest.WithFull(func() idempotency.Store {
 //		return memstore.New(memstore.WithMaxEntries(8))

@@ -23,7 +23,7 @@ const (
 	patience    = 10 * time.Second
 
 	// raceBudget ends the cases that race goroutines on a slow store.
-	raceBudget = time.Second
+	raceBudget = time.Second / 2
 )
 
 // probe is one case at work on one store. Its methods stop the case, by a panic
@@ -102,8 +102,11 @@ func (p *probe) outlive() { p.sleep(p.tick + p.tick/2) }
 
 // within calls f, which must be done before a lease of d, begun in f, is over.
 // If it was not, the case is begun anew with a longer tick.
-func (p *probe) within(d time.Duration, f func()) {
-	p.limit = p.now().Add(d - d/10)
+func (p *probe) within(d time.Duration, f func()) { p.before(p.now(), d, f) }
+
+// before is within for a lease that began at start or later.
+func (p *probe) before(start time.Time, d time.Duration, f func()) {
+	p.limit = start.Add(d - d/10)
 	f()
 	if p.now().After(p.limit) {
 		panic(abort{errTooSlow})

@@ -14,6 +14,7 @@ type reference struct {
 	entries map[idempotency.Key]*entry
 	room    int           // 0: no limit
 	changed chan struct{} // closed at the next change
+	ahead   time.Duration // how far advance has put the clock
 }
 
 type entry struct {
@@ -33,10 +34,21 @@ func newReference() *reference {
 	return &reference{entries: map[idempotency.Key]*entry{}, changed: make(chan struct{})}
 }
 
+// now is the store's clock.
+func (s *reference) now() time.Time { return time.Now().Add(s.ahead) }
+
+// advance puts the store's clock ahead, as a fake server's can be.
+func (s *reference) advance(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead += d
+	s.signal()
+}
+
 // get returns what is there for key, nil if nothing.
 func (s *reference) get(key idempotency.Key) *entry {
 	e := s.entries[key]
-	if e != nil && !time.Now().Before(e.gone) {
+	if e != nil && !s.now().Before(e.gone) {
 		delete(s.entries, key)
 		return nil
 	}
@@ -45,7 +57,7 @@ func (s *reference) get(key idempotency.Key) *entry {
 
 // put stores e, whose lease or TTL is d from now.
 func (s *reference) put(e *entry, d time.Duration) {
-	e.live = time.Now().Add(d)
+	e.live = s.now().Add(d)
 	e.gone = e.live
 	if e.response == nil {
 		e.gone = e.live.Add(e.claim.Hold)
@@ -60,21 +72,24 @@ func (s *reference) signal() {
 }
 
 func (s *reference) isFull() bool {
+	if s.room == 0 {
+		return false
+	}
 	for key := range s.entries {
 		s.get(key)
 	}
-	return s.room > 0 && len(s.entries) >= s.room
+	return len(s.entries) >= s.room
 }
 
-func (e *entry) lapsed() bool { return e.response == nil && !time.Now().Before(e.live) }
+func (s *reference) lapsed(e *entry) bool { return e.response == nil && !s.now().Before(e.live) }
 
-func (e *entry) record() *idempotency.Record {
+func (s *reference) record(e *entry) *idempotency.Record {
 	rec := &idempotency.Record{
 		Token: e.claim.Token, Fingerprint: e.claim.Fingerprint, Response: e.response.Clone(),
-		Lapsed: e.lapsed(), ExpiresIn: time.Until(e.live),
+		Lapsed: s.lapsed(e), ExpiresIn: e.live.Sub(s.now()),
 	}
 	if rec.Lapsed {
-		rec.ExpiresIn = time.Until(e.gone)
+		rec.ExpiresIn = e.gone.Sub(s.now())
 	}
 	return rec
 }
@@ -89,16 +104,16 @@ func (s *reference) Claim(ctx context.Context, c idempotency.Claim, lease time.D
 	switch {
 	case e == nil && s.isFull():
 		return nil, idempotency.ErrStoreFull
-	case e == nil, e.lapsed() && (e.claim.Token == c.Token || e.claim.Token == c.Replaces):
+	case e == nil, s.lapsed(e) && (e.claim.Token == c.Token || e.claim.Token == c.Replaces):
 		s.put(&entry{claim: c}, lease)
 		return nil, nil
 	case e.claim.Token == c.Token && e.response == nil:
-		if time.Until(e.live) < lease {
+		if e.live.Sub(s.now()) < lease {
 			s.put(e, lease)
 		}
 		return nil, nil
 	}
-	return e.record(), nil
+	return s.record(e), nil
 }
 
 func (s *reference) Extend(ctx context.Context, c idempotency.Claim, lease time.Duration) error {
@@ -155,7 +170,7 @@ func (s *reference) Wait(ctx context.Context, key idempotency.Key) error {
 		e, changed := s.get(key), s.changed
 		var left time.Duration
 		if e != nil && e.response == nil {
-			left = time.Until(e.live)
+			left = e.live.Sub(s.now())
 		}
 		s.mu.Unlock()
 		if left <= 0 {
@@ -177,7 +192,7 @@ func (s *reference) Lookup(ctx context.Context, key idempotency.Key) (*idempoten
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.get(key); e != nil {
-		return e.record(), nil
+		return s.record(e), nil
 	}
 	return nil, nil
 }

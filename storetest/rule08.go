@@ -47,13 +47,15 @@ func extendShorter(p *probe) {
 func extendOften(p *probe) {
 	c := p.claim()
 	lease := 2 * p.tick
+	start := p.now()
 	p.take(c, lease)
 	for range 4 {
-		p.within(lease, func() {
-			p.ok("Extend", p.extend(c, lease))
+		former := start
+		start = p.now()
+		p.before(former, lease, func() { p.ok("Extend", p.extend(c, lease)) })
+		p.before(start, lease, func() {
 			p.sleep(p.tick)
-			rec := p.lose(rival(c), lease)
-			p.checkRunning(rec, c, rival(c))
+			p.checkRunning(p.lose(rival(c), lease), c, c)
 		})
 	}
 	p.sleep(lease + p.tick/2)

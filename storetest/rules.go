@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/retrysafe/idempotency"
@@ -96,6 +97,7 @@ func (g *group) choose(has features, cfg *config) {
 	var leases, bounded []string
 	for _, c := range g.cases {
 		switch {
+		case cfg.wanted != nil && !cfg.wanted(g.rule, c.name):
 		case c.on == leaseStore && has.tx:
 			leases = append(leases, c.name)
 		case c.full && cfg.newFull == nil:
@@ -106,8 +108,12 @@ func (g *group) choose(has features, cfg *config) {
 	}
 	g.cases = chosen
 	if len(leases) > 0 {
-		g.notes = append(g.notes, "not run, because a TxStore's claims have no lease and its holders cannot be seen "+
-			"before they commit: "+strings.Join(leases, "; ")+". What holds instead is in the cases named \"in a transaction\".")
+		note := "not run, because a TxStore's claims have no lease and its holders cannot be seen before they commit: " +
+			strings.Join(leases, "; ") + "."
+		if slices.ContainsFunc(chosen, func(c testCase) bool { return c.on == txStore }) {
+			note += " What holds instead is tested by the cases named \"in a transaction\"."
+		}
+		g.notes = append(g.notes, note)
 	}
 	if len(bounded) > 0 {
 		g.notes = append(g.notes, "not run, because the option WithFull is missing: "+strings.Join(bounded, "; "))

@@ -18,10 +18,10 @@ func TestRun(t *testing.T) {
 	newStore := func(*testing.T) idempotency.Store { return newReference() }
 	t.Run("in bubbles", func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, newStore, storetest.WithSynctest(), storetest.WithFull(smallReference))
+		storetest.Run(t, newStore, storetest.WithSynctest(), storetest.WithFull(smallReference), storetest.WithRounds(200))
 	})
 	t.Run("on the real clock", func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, newStore, storetest.WithFull(smallReference))
+		storetest.Run(t, newStore, storetest.WithFull(smallReference), storetest.WithRounds(200))
 	})
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"time"
 
@@ -30,16 +31,21 @@ func waiterGroup() group {
 	}}
 }
 
+// maxEarly bounds how often a Wait may return early; it is far more than a store
+// that polls needs.
+const maxEarly = 1000
+
 // wait starts a Wait that goes on until the claim on key has ended, and returns
 // the channel of its result. A Wait may return early.
 func (p *probe) wait(key idempotency.Key, ended func() bool) <-chan error {
 	return p.start(func(ctx context.Context) error {
-		for {
+		for range maxEarly {
 			if err := p.waiter.Wait(ctx, key); err != nil || ended() {
 				return err
 			}
 			runtime.Gosched()
 		}
+		return fmt.Errorf("nil %d times while the claim ran", maxEarly)
 	})
 }
 
