@@ -1,0 +1,2 @@
+// Package pgstore keeps claims and records in PostgreSQL.
+package pgstore
