@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/retrysafe/idempotency"
 )
@@ -27,12 +28,25 @@ type receipt struct {
 	payment
 }
 
-// bank is whoever takes the money. errDeclined says that it did not.
+// bank is whoever takes the money. Both methods know a charge by the reference
+// that it was made under.
 type bank interface {
-	Charge(ctx context.Context, customer string, p payment) (id string, err error)
+	Charge(ctx context.Context, reference, customer string, p payment) (id string, err error) // errDeclined: nothing was taken
+	Find(ctx context.Context, reference string) (charge, error)                               // errNoCharge
 }
 
-var errDeclined = errors.New("the card was declined")
+// charge is money taken.
+type charge struct {
+	ID        string `json:"id"`
+	Customer  string `json:"customer"`
+	Reference string `json:"-"`
+	payment
+}
+
+var (
+	errDeclined = errors.New("the card was declined")
+	errNoCharge = errors.New("there is no such charge")
+)
 
 // newGuard makes the middleware. Its records are kept under the user who has
 // authenticated, so one customer's keys are never another's.
@@ -60,15 +74,16 @@ func pay(b bank) http.Handler {
 			return
 		}
 		customer, _ := currentUser(r)
-		id, err := b.Charge(r.Context(), customer, p)
+		// The execution is nil without a guard, and can be used all the same.
+		execution := idempotency.FromContext(r.Context())
+		id, err := b.Charge(r.Context(), execution.Derive("charge"), customer, p)
 		switch {
 		case errors.Is(err, errDeclined):
 			answer(w, http.StatusPaymentRequired, receipt{"declined", id, customer, p})
 		case err != nil:
 			http.Error(w, "the bank failed", http.StatusInternalServerError)
 		default:
-			// Kept with the record, for audits. Works without a guard, too.
-			idempotency.FromContext(r.Context()).SetReference(id)
+			execution.SetReference(id) // kept with the record, for audits
 			w.Header().Set("Location", "/charges/"+id)
 			answer(w, http.StatusCreated, receipt{"paid", id, customer, p})
 		}
@@ -79,6 +94,31 @@ func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body) // fails when the client has gone: nobody to tell
+}
+
+// reconcile settles payments whose process died: if the bank has a charge under
+// the reference that the run gave it, that is the answer, and if not, the handler
+// runs. It is for idempotency.WithReconciler. A bank that may still be at work on
+// the charge must say so with an error of its own; the outcome then stays unknown
+// until somebody asks again.
+func reconcile(b bank) idempotency.Reconciler {
+	return func(ctx context.Context, e *idempotency.Execution) (*idempotency.Response, error) {
+		c, err := b.Find(ctx, e.Derive("charge"))
+		if errors.Is(err, errNoCharge) {
+			return nil, idempotency.ErrNotExecuted
+		}
+		if err != nil {
+			return nil, err
+		}
+		body, err := json.Marshal(receipt{"paid", c.ID, c.Customer, c.payment})
+		return &idempotency.Response{
+			Status:    http.StatusCreated,
+			Header:    http.Header{"Content-Type": {"application/json"}, "Location": {"/charges/" + c.ID}},
+			Body:      append(body, '\n'),
+			Reference: c.ID,
+			Time:      time.Now(),
+		}, err
+	}
 }
 
 type userKey struct{}

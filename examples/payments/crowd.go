@@ -27,7 +27,7 @@ type crowd struct {
 	address string
 
 	patient *http.Client // repeats by itself: what a customer should use
-	plain   *http.Client // sends once
+	plain   *http.Client // sends once, and waits for as long as it takes
 	settled atomic.Int64 // orders whose customers know the outcome
 }
 
@@ -42,7 +42,7 @@ func newCrowd(ctx context.Context, cfg config, store idempotency.Store) (*crowd,
 	base := &http.Transport{MaxIdleConnsPerHost: atOnce}
 	return &crowd{
 		stage: s, address: p.address,
-		plain: &http.Client{Transport: base, Timeout: patience},
+		plain: &http.Client{Transport: base},
 		patient: &http.Client{Transport: &client.Transport{
 			Base:           base,
 			AttemptTimeout: patience,
@@ -81,9 +81,9 @@ func (c *crowd) play(ctx context.Context) {
 func (c *crowd) playOne(ctx context.Context, o *order) {
 	switch o.fault {
 	case cutRequest:
-		o.note("half a request: %v", c.sendHalf(ctx, o))
+		o.note("sends half a request: %s", outcome(c.sendHalf(ctx, o)))
 	case dies:
-		o.note("to a process that dies: %v", c.sendDoomed(ctx, o))
+		o.note("sends it to a process that dies: %s", outcome(c.sendDoomed(ctx, o)))
 	}
 	senders := 1
 	if o.fault == twins {
@@ -112,7 +112,7 @@ func (c *crowd) pay(ctx context.Context, o *order) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			o.note("gave up for the moment: %v", err)
+			o.note("failed: %v", err)
 		case a.status == http.StatusCreated || a.status == http.StatusPaymentRequired:
 			o.mu.Lock()
 			o.answers = append(o.answers, a)
@@ -142,8 +142,8 @@ func (c *crowd) ask(ctx context.Context) {
 		all.Go(func() {
 			defer func() { <-slots }()
 			o.note("asks once more")
+			o.before = len(o.answers)
 			c.pay(context.WithValue(ctx, auditKey{}, true), o)
-			o.asked = ctx.Err() == nil
 		})
 	}
 	all.Wait()
@@ -228,12 +228,9 @@ func (c *crowd) sendHalf(ctx context.Context, o *order) error {
 // noteAttempt writes an attempt of the client.Transport into the order's story.
 func noteAttempt(a client.Attempt) {
 	o := a.Request.Context().Value(orderKey{}).(*order)
-	timeout := interface{ Timeout() bool }(nil)
 	switch {
-	case errors.As(a.Err, &timeout) && timeout.Timeout():
-		o.note("timed out")
 	case a.Err != nil:
-		o.note("cut")
+		o.note("%s", outcome(a.Err))
 	case a.Replayed:
 		o.note("%d replayed", a.Status)
 	case a.Code != "":
@@ -241,6 +238,18 @@ func noteAttempt(a client.Attempt) {
 	default:
 		o.note("%d", a.Status)
 	}
+}
+
+// outcome describes the error of an attempt without an answer.
+func outcome(err error) string {
+	var netError net.Error
+	switch {
+	case err == nil:
+		return "no answer"
+	case errors.As(err, &netError) && netError.Timeout():
+		return "timed out"
+	}
+	return "cut"
 }
 
 // codeOf returns the code of an answer that the middleware gave itself.

@@ -103,31 +103,32 @@ type troubledBank struct {
 // A panic, and the death of the process, come before the charge. A panic frees
 // the key, since nothing has been answered, and so does a dead process when its
 // lease is over: the retry then runs the handler. Had the money been taken
-// already, it would be taken twice, and no store outside of the bank's own book
-// can know. That is the limit of this middleware; -die-after-charge shows it, and
-// -at-most-once shows the way out that leaves the outcome unknown instead.
-func (b *troubledBank) Charge(ctx context.Context, customer string, p payment) (string, error) {
+// already, it would be taken twice, and a store outside of the bank's own book
+// cannot know. That is the limit of this middleware. -die-after-charge shows it,
+// -at-most-once leaves the outcome unknown instead, and -reconcile asks the bank.
+func (b *troubledBank) Charge(ctx context.Context, reference, customer string, p payment) (string, error) {
 	countsOf(ctx).runs.Add(1)
-	o := b.stage.orders[p.Order]
-	if o == nil || b.stage.tally(b.stage.runs, p.Order) > 1 {
-		return b.bank.Charge(ctx, customer, p)
+	s := b.stage
+	o := s.orders[p.Order]
+	if o == nil || s.tally(s.runs, p.Order) > 1 {
+		return b.bank.Charge(ctx, reference, customer, p)
 	}
 	switch {
 	case o.fault == cutBefore:
 		hangUp(ctx)
 	case o.fault == panics:
 		panic("the handler panics, as planned")
-	case o.fault == dies && !b.stage.dieAfterCharge:
+	case o.fault == dies && !s.dieAfterCharge:
 		b.die()
 	}
-	id, err := b.bank.Charge(ctx, customer, p)
+	id, err := b.bank.Charge(ctx, reference, customer, p)
 	switch o.fault {
 	case cutAfter:
 		hangUp(ctx)
 	case timesOut:
-		b.stage.pause(tooLong)
+		s.pause(tooLong)
 	case slow:
-		b.stage.pause(muchLater)
+		s.pause(muchLater)
 	case dies:
 		b.die()
 	}

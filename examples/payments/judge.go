@@ -15,10 +15,12 @@ type result struct {
 	InProgress        int64
 	Mismatches        int64
 	Refused           int64 // for other reasons
+	Reconciled        int64
 
 	Wanted, Made    int // charges
 	Doubled, Lost   int // charges
-	Unknown         int // payments whose outcome the service says is unknown
+	Unknown         int // payments whose outcome is unknown, as the service has told their customers
+	UnknownMade     int // of those, the ones that are charged
 	Differing       int // payments whose answers differ
 	Asked, Repeated int // payments asked about once more, and those that got the same answer
 	Failures        []failure
@@ -42,7 +44,8 @@ func judge(s *stage, brokenOff bool) *result {
 		Payments: len(s.orders), Made: len(s.ledger.list()),
 		Attempts: s.counts.attempts.Load(), Runs: s.counts.runs.Load(),
 		Replays: s.counts.replays.Load(), InProgress: s.counts.inProgress.Load(),
-		Mismatches: s.counts.mismatches.Load(), Refused: s.counts.others.Load(),
+		Mismatches: s.counts.mismatches.Load(), Refused: s.counts.refused.Load(),
+		Reconciled: s.counts.reconciled.Load(),
 	}
 	charges := s.ledger.byOrder()
 	for _, o := range s.sorted {
@@ -85,6 +88,7 @@ func (r *result) judge(o *order, charges []charge, brokenOff bool) {
 	switch {
 	case !settled && o.unknown:
 		r.Unknown++
+		r.UnknownMade += min(len(charges), 1)
 	case !settled && !brokenOff:
 		add("the customer never learned the outcome")
 	}
@@ -92,6 +96,15 @@ func (r *result) judge(o *order, charges []charge, brokenOff bool) {
 		add("another body under the same key was not refused")
 	}
 	faults = append(faults, r.judgeAnswers(o)...)
+	if o.before > 0 {
+		r.Asked++
+		switch {
+		case len(o.answers) > o.before:
+			r.Repeated++
+		case !brokenOff:
+			add("it got no answer when it asked once more")
+		}
+	}
 	if len(faults) > 0 {
 		r.Failures = append(r.Failures, failure{o.key, strings.Join(faults, ", "), o.tell(charges)})
 	}
@@ -131,12 +144,6 @@ func (r *result) judgeAnswers(o *order) (faults []string) {
 		if a.status != status || !strings.Contains(a.body, `"`+o.Order+`"`) || !strings.Contains(a.body, `"`+o.customer+`"`) {
 			faults = append(faults, "the answer is not for this payment")
 			break
-		}
-	}
-	if o.asked {
-		r.Asked++
-		if !differ && len(o.answers) > 1 {
-			r.Repeated++
 		}
 	}
 	return faults

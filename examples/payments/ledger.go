@@ -16,17 +16,10 @@ type ledger struct {
 	declined int
 }
 
-// charge is money taken.
-type charge struct {
-	ID       string `json:"id"`
-	Customer string `json:"customer"`
-	payment
-}
-
 // Charge takes the money, unless the card is one of those that are declined.
 // That is quick, and does not end with ctx: no bank calls a charge back because
 // somebody has hung up.
-func (l *ledger) Charge(_ context.Context, customer string, p payment) (string, error) {
+func (l *ledger) Charge(_ context.Context, reference, customer string, p payment) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if strings.HasPrefix(p.Card, "declined") {
@@ -34,8 +27,18 @@ func (l *ledger) Charge(_ context.Context, customer string, p payment) (string, 
 		return fmt.Sprintf("no_%04d", l.declined), errDeclined
 	}
 	id := fmt.Sprintf("ch_%04d", len(l.charges)+1)
-	l.charges = append(l.charges, charge{id, customer, p})
+	l.charges = append(l.charges, charge{id, customer, reference, p})
 	return id, nil
+}
+
+// Find returns the charge that was made under the reference.
+func (l *ledger) Find(_ context.Context, reference string) (charge, error) {
+	for _, c := range l.list() {
+		if c.Reference == reference {
+			return c, nil
+		}
+	}
+	return charge{}, errNoCharge
 }
 
 // list returns all charges.

@@ -8,7 +8,7 @@
 //	go run ./examples/payments -seed 7 -payments 1000 -customers 50
 //	go run ./examples/payments -store redis://localhost:6379
 //	go run ./examples/payments -store postgres://localhost/postgres
-//	go run ./examples/payments -die-after-charge [-at-most-once]
+//	go run ./examples/payments -die-after-charge [-at-most-once | -reconcile]
 //	go run ./examples/payments -serve :8080
 //
 // The exit status is 0 if every promise was kept, 1 if one was not or something
@@ -40,6 +40,7 @@ type config struct {
 	serve          string
 	dieAfterCharge bool
 	atMostOnce     bool
+	reconcile      bool
 }
 
 func main() {
@@ -70,12 +71,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return 0
 	}
-	with, without, err := show(ctx, cfg, store, stdout)
+	guarded, unguarded, err := show(ctx, cfg, store, stdout)
 	if err != nil {
 		fmt.Fprintln(stderr, "payments:", err)
 		return 1
 	}
 	brokenOff := ctx.Err() != nil
+	with, without := judge(guarded.stage, brokenOff), judge(unguarded.stage, brokenOff)
 	writeReport(stdout, cfg, with, without, brokenOff)
 	switch {
 	case len(with.Failures) > 0:
@@ -97,6 +99,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&cfg.serve, "serve", "", "only serve the API, guarded, on this `address`, such as :8080")
 	f.BoolVar(&cfg.dieAfterCharge, "die-after-charge", false, "processes die after the charge instead of before it")
 	f.BoolVar(&cfg.atMostOnce, "at-most-once", false, "use the middleware's WithAtMostOnce: what a run that died has done stays unknown")
+	f.BoolVar(&cfg.reconcile, "reconcile", false, "use WithAtMostOnce and a Reconciler that asks the bank what a run that died has done")
 	if err := f.Parse(args); err != nil {
 		return cfg, err
 	}
@@ -116,12 +119,12 @@ func (c config) storeName() string {
 }
 
 // show lets the crowd play with the middleware and without it, at the same time.
-func show(ctx context.Context, cfg config, store idempotency.Store, out io.Writer) (with, without *result, err error) {
-	guarded, err := newCrowd(ctx, cfg, store)
+func show(ctx context.Context, cfg config, store idempotency.Store, out io.Writer) (guarded, unguarded *crowd, err error) {
+	guarded, err = newCrowd(ctx, cfg, store)
 	if err != nil {
 		return nil, nil, err
 	}
-	unguarded, err := newCrowd(ctx, cfg, nil)
+	unguarded, err = newCrowd(ctx, cfg, nil)
 	if err != nil {
 		return nil, nil, errors.Join(err, guarded.close(ctx))
 	}
@@ -149,8 +152,7 @@ func show(ctx context.Context, cfg config, store idempotency.Store, out io.Write
 	if err := errors.Join(guarded.close(ending), unguarded.close(ending)); err != nil {
 		return nil, nil, fmt.Errorf("ending the service: %w", err)
 	}
-	brokenOff := ctx.Err() != nil
-	return judge(guarded.stage, brokenOff), judge(unguarded.stage, brokenOff), nil
+	return guarded, unguarded, nil
 }
 
 // isTerminal reports whether a line on w can be written over.

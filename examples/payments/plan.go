@@ -33,19 +33,19 @@ var deck = [...]struct {
 	of50  int
 	words string
 }{
-	nothing: {10, "all goes well"},
-	cutRequest: {3, "cut in the middle of the request"},
-	cutBefore: {5, "cut before the charge"},
-	cutAfter: {6, "cut after the charge"},
-	cutAnswer: {6, "cut in the middle of the answer"},
-	timesOut: {4, "customer times out"},
-	twins: {4, "sent three times at once"},
+	nothing:     {10, "all goes well"},
+	cutRequest:  {3, "cut in the middle of the request"},
+	cutBefore:   {5, "cut before the charge"},
+	cutAfter:    {6, "cut after the charge"},
+	cutAnswer:   {6, "cut in the middle of the answer"},
+	timesOut:    {4, "customer times out"},
+	twins:       {4, "sent three times at once"},
 	changedBody: {2, "changed body under the same key"},
-	declined: {3, "card declined, answer cut"},
-	panics: {2, "handler panics"},
-	slow: {1, "handler outlives several leases"},
-	sameKey: {3, "another customer has the same key"},
-	dies: {1, "process dies holding the claim"},
+	declined:    {3, "card declined, answer cut"},
+	panics:      {2, "handler panics"},
+	slow:        {1, "handler outlives several leases"},
+	sameKey:     {3, "another customer has the same key"},
+	dies:        {1, "process dies holding the claim"},
 }
 
 // order is one payment that a customer wants: its plan, which depends on the
@@ -64,7 +64,7 @@ type order struct {
 	answers  []finalAnswer // all that told the customer the outcome
 	unknown  bool          // the customer was told that the outcome is unknown
 	accepted bool          // the changed body was not refused
-	asked    bool          // afterwards, once more
+	before   int           // how many answers there were when the customer was asked to ask once more; 0: was not
 }
 
 // finalAnswer is an answer that says what became of the payment.

@@ -81,9 +81,9 @@ func bar(done, all int) string {
 // writeReport writes the table and the verdict. with and without are the same
 // crowd's results with the middleware and without it.
 func writeReport(w io.Writer, cfg config, with, without *result, brokenOff bool) {
-	fmt.Fprintf(w, "%-34s%14s%14s\n", "", "with the", "without the")
-	fmt.Fprintf(w, "%-34s%14s%14s\n", "", "middleware", "middleware")
-	row := func(name string, a, b any) { fmt.Fprintf(w, "%-34s%14v%14v\n", name, a, b) }
+	fmt.Fprintf(w, "%-40s%12s%13s\n", "", "with the", "without the")
+	fmt.Fprintf(w, "%-40s%12s%13s\n", "", "middleware", "middleware")
+	row := func(name string, a, b any) { fmt.Fprintf(w, "%-40s%12v%13v\n", name, a, b) }
 	row("payments wanted", with.Payments, without.Payments)
 	if brokenOff {
 		row("  of which settled", with.Settled, without.Settled)
@@ -94,11 +94,17 @@ func writeReport(w io.Writer, cfg config, with, without *result, brokenOff bool)
 	row(`told "in progress"`, with.InProgress, "-")
 	row(`told "another body, same key"`, with.Mismatches, "-")
 	row("refused otherwise", with.Refused, "-")
-	if cfg.atMostOnce {
+	if cfg.reconcile {
+		row("settled by asking the bank", with.Reconciled, "-")
+	} else if cfg.atMostOnce {
 		row(`left "outcome unknown"`, with.Unknown, "-")
 	}
 	fmt.Fprintln(w)
-	row(fmt.Sprintf("charges wanted (%d declined)", with.Declined), with.Wanted, without.Wanted)
+	except := fmt.Sprintf("%d declined", with.Declined)
+	if n := with.Unknown - with.UnknownMade; n > 0 {
+		except += fmt.Sprintf(", %d unknown", n)
+	}
+	row("charges wanted ("+except+")", with.Wanted, without.Wanted)
 	row("CHARGES MADE", with.Made, without.Made)
 	row("  doubled", with.Doubled, without.Doubled)
 	row("  lost", with.Lost, without.Lost)
@@ -123,18 +129,19 @@ func writeVerdict(w io.Writer, cfg config, with, without *result, brokenOff bool
 		if n > listed {
 			fmt.Fprintf(w, "  and %d more\n", n-listed)
 		}
-		if cfg.dieAfterCharge && !cfg.atMostOnce {
+		if cfg.dieAfterCharge && !cfg.atMostOnce && !cfg.reconcile {
 			fmt.Fprintln(w, "This is the limit that the documentation speaks of: a process that dies after the\n"+
 				"charge and before the record leaves no trace of it. Add -at-most-once to have such\n"+
-				"payments reported as unknown instead.")
+				"payments reported as unknown, or -reconcile to have the bank asked about them.")
 		}
 		return
 	}
 	if with.Asked > 0 {
-		fmt.Fprintf(w, "Asked once more afterwards: %d of %d payments got the same answer, byte for byte.\n", with.Repeated, with.Asked)
+		fmt.Fprintf(w, "Sent once more afterwards: %d of %d payments got the same answer, byte for byte.\n", with.Repeated, with.Asked)
 	}
 	if with.Unknown > 0 {
-		fmt.Fprintf(w, "Of %d payments the customers were told that the outcome is unknown, and none was made twice.\n", with.Unknown)
+		fmt.Fprintf(w, "Of %d payments the customers were told that the outcome is unknown: %d are charged, once, %d are not.\n",
+			with.Unknown, with.UnknownMade, with.Unknown-with.UnknownMade)
 	}
 	fmt.Fprintf(w, "OK: %d charges wanted, %d made. Without the middleware: %d made, %d of them again.\n",
 		with.Wanted, with.Made, without.Made, without.Doubled)

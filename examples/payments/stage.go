@@ -35,8 +35,8 @@ type stage struct {
 
 // counts is what happened, as the service sees it.
 type counts struct {
-	attempts, runs                          atomic.Int64
-	replays, inProgress, mismatches, others atomic.Int64
+	attempts, runs, replays, reconciled atomic.Int64
+	inProgress, mismatches, refused     atomic.Int64
 }
 
 type countsKey struct{}
@@ -49,13 +49,15 @@ func observe(ctx context.Context, e idempotency.Event) {
 	switch {
 	case e.Outcome == idempotency.OutcomeReplayed:
 		c.replays.Add(1)
+	case e.Outcome == idempotency.OutcomeReconciled:
+		c.reconciled.Add(1)
 	case e.Outcome != idempotency.OutcomeRefused:
 	case e.Code == idempotency.CodeInProgress:
 		c.inProgress.Add(1)
 	case e.Code == idempotency.CodeKeyReused:
 		c.mismatches.Add(1)
 	default:
-		c.others.Add(1)
+		c.refused.Add(1)
 	}
 }
 
@@ -123,8 +125,11 @@ func (s *stage) options() []idempotency.Option {
 		idempotency.WithObserver(observe),
 		idempotency.WithLogger(slog.New(slog.DiscardHandler)),
 	}
-	if s.atMostOnce {
+	if s.atMostOnce || s.reconcile {
 		opts = append(opts, idempotency.WithAtMostOnce())
+	}
+	if s.reconcile {
+		opts = append(opts, idempotency.WithReconciler(reconcile(&s.ledger)))
 	}
 	return opts
 }
