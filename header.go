@@ -230,7 +230,7 @@ func RequireUUID(key string) error {
 		case 8, 13, 18, 23:
 			ok = key[i] == '-'
 		default:
-			ok = isDigit(key[i]) || isLowerHex(key[i]|0x20)
+			ok = isDigit(key[i]) || isAlpha(key[i]) && isLowerHex(key[i]|0x20)
 		}
 	}
 	if !ok {

@@ -79,8 +79,10 @@ func (k *keeper) beat() {
 		return
 	}
 	limit := now.Add(k.timeout)
-	if lapse.Before(limit) {
-		limit = lapse
+	for _, t := range [...]time.Time{lapse, k.end} {
+		if t.Before(limit) {
+			limit = t // what ends the context must not wait for the beat
+		}
 	}
 	var ctx context.Context
 	ctx, k.abort = context.WithDeadline(k.values, limit)

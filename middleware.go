@@ -124,11 +124,11 @@ type request struct {
 	claim Claim
 	event Event
 
-	values    context.Context // the values of r's context, without its end
-	leased    time.Time       // when the last call that may have given the claim its lease was begun
-	firstCall deadline        // of the first call of the store
-	probe     [1]byte         // room for the read that finds the end of the body
-	headers   [3]string       // room for the header values that a replay adds
+	values  context.Context // the values of r's context, without its end
+	leased  time.Time       // when the last call that may have given the claim its lease was begun
+	calls   [2]deadline     // room for the contexts of the first calls of the store
+	probe   [1]byte         // room for the read that finds the end of the body
+	headers [3]string       // room for the header values that a replay adds
 }
 
 // serve takes the request from its key to its answer.
@@ -288,15 +288,22 @@ func (q *request) stale() error {
 // call makes one call of the store, in a context that has the request's values,
 // does not end with the client, and is bounded by the store timeout.
 func (q *request) call(f func(context.Context) error) error {
-	ctx := &q.firstCall
-	if ctx.Context != nil { // never used again: a store may have kept it
-		ctx = new(deadline)
-	}
+	ctx := q.deadline()
 	ctx.init(q.values, q.m.storeTimeout)
 	defer ctx.cancel()
 	start := time.Now()
 	defer func() { q.event.Store += time.Since(start) }()
 	return f(ctx)
+}
+
+// deadline returns room for a context. None is used twice: a store may keep it.
+func (q *request) deadline() *deadline {
+	for i := range q.calls {
+		if q.calls[i].Context == nil {
+			return &q.calls[i]
+		}
+	}
+	return new(deadline)
 }
 
 // claimFailed answers a request whose claim failed.

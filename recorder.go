@@ -39,11 +39,14 @@ type recorder struct {
 
 	body    []byte // what the handler wrote, as far as it is kept
 	written int64  // how much the handler wrote
+	refused int64  // how much of that was above the announced length
 	lost    bool   // it was more than is kept
 
 	live    bool
 	sniffed []string // the Content-Type that net/http finds out; empty: none, nil: the handler's own counts
 	done    bool     // the handler has returned
+
+	resp Response // what response returns
 }
 
 func (rec *recorder) init(m *Middleware, w http.ResponseWriter) {
@@ -58,8 +61,15 @@ func (rec *recorder) init(m *Middleware, w http.ResponseWriter) {
 }
 
 // Header returns the headers of the answer. As with net/http, changes after
-// WriteHeader only count for trailers.
-func (rec *recorder) Header() http.Header { return rec.header }
+// WriteHeader only count for trailers; once the handler has returned, none do.
+func (rec *recorder) Header() http.Header {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if rec.done {
+		return make(http.Header) // the other is being read
+	}
+	return rec.header
+}
 
 // WriteHeader sets the status. Informational ones (1xx) pass through at once and
 // are not recorded.
@@ -106,11 +116,20 @@ func (rec *recorder) inform(status int) {
 func (rec *recorder) put(headers http.Header) {
 	h := rec.w.Header()
 	clear(h)
-	maps.Copy(h, headers)
-	delete(h, rec.m.replayHeader) // a first answer is none, whatever the handler says
-	if delete(h, headerUnguarded); rec.marked {
+	for name, values := range headers {
+		if !rec.isMark(name) {
+			h[name] = values
+		}
+	}
+	if rec.marked {
 		h[headerUnguarded] = []string{"true"}
 	}
+}
+
+// isMark reports whether name is a header that only the middleware sets: a first
+// answer is no replay, whatever the handler says.
+func (rec *recorder) isMark(name string) bool {
+	return strings.EqualFold(name, rec.m.replayHeader) || strings.EqualFold(name, headerUnguarded)
 }
 
 func (rec *recorder) Write(p []byte) (int, error) {
@@ -158,6 +177,7 @@ func (rec *recorder) admit(n int) error {
 	}
 	rec.written += int64(n)
 	if rec.length >= 0 && rec.written > rec.length {
+		rec.refused += int64(n)
 		return http.ErrContentLength
 	}
 	return nil
@@ -218,12 +238,13 @@ func (rec *recorder) finish() bool {
 	defer rec.mu.Unlock()
 	rec.writeHeader(http.StatusOK) // if the handler has not
 	rec.done = true
-	return rec.length < 0 || rec.written == rec.length || !bodyAllowedFor(rec.status)
+	return rec.length < 0 || rec.written-rec.refused == rec.length || !bodyAllowedFor(rec.status)
 }
 
 // response returns the answer as it is to be recorded.
 func (rec *recorder) response(now time.Time) *Response {
-	resp := &Response{
+	resp := &rec.resp
+	*resp = Response{
 		Status:   rec.status,
 		Header:   rec.m.recordable(rec.sent, rec.outer),
 		Trailer:  rec.trailer(),
@@ -245,57 +266,22 @@ func (rec *recorder) response(now time.Time) *Response {
 	return resp
 }
 
-// trailer returns the trailers that the handler has set, those it had declared
-// and those under http.TrailerPrefix.
-func (rec *recorder) trailer() http.Header {
-	var t http.Header
-	set := func(name string, values []string) {
-		name = http.CanonicalHeaderKey(name)
-		if len(values) == 0 || rec.m.unrecorded[name] {
-			return
-		}
-		if t == nil {
-			t = make(http.Header)
-		}
-		t[name] = values
-	}
-	for _, line := range rec.sent["Trailer"] {
-		for name := range strings.SplitSeq(line, ",") {
-			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			set(name, rec.header[name])
-		}
-	}
-	for name, values := range rec.header {
-		if name, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
-			set(name, values)
-		}
-	}
-	return t
-}
-
 // send lets the client have the answer, or the rest of it.
-func (rec *recorder) send(trailer http.Header) {
+func (rec *recorder) send() {
 	h := rec.w.Header()
-	prefixed := func() {
-		for name, values := range rec.header {
-			if strings.HasPrefix(name, http.TrailerPrefix) {
-				h[name] = values
-			}
-		}
-	}
-	if rec.live {
-		prefixed()
-	} else {
+	if !rec.live {
 		rec.put(rec.sent)
 		// A trailer that was not declared has to be known before the header goes
 		// out, or net/http announces a length, and HTTP/1.1 then has no trailers.
-		prefixed()
+		for name, key := range rec.trailers {
+			if name != key {
+				h[key] = rec.header[key]
+			}
+		}
 		rec.begin()
 	}
-	for name, values := range trailer {
-		if _, ok := h[http.TrailerPrefix+name]; !ok {
-			h[name] = values
-		}
+	for _, key := range rec.trailers {
+		h[key] = rec.header[key]
 	}
 }
 

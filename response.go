@@ -30,11 +30,15 @@ func (m *Middleware) recordable(sent, outer http.Header) http.Header {
 	var h http.Header
 	connection := sent["Connection"]
 	set := func(name string, values []string) {
+		name = http.CanonicalHeaderKey(name) // handlers may write to the map as they like
 		if m.unrecorded[name] || strings.HasPrefix(name, http.TrailerPrefix) || listed(connection, name) {
 			return
 		}
 		if h == nil {
 			h = make(http.Header, len(sent))
+		}
+		if have, twice := h[name]; twice {
+			values = append(slices.Clip(have), values...)
 		}
 		h[name] = values
 	}
@@ -52,10 +56,10 @@ func (m *Middleware) recordable(sent, outer http.Header) http.Header {
 }
 
 // holdsUnrecorded reports whether there is anything in sent that is not to be
-// recorded, or a list of such names.
+// recorded as it stands.
 func (m *Middleware) holdsUnrecorded(sent http.Header) bool {
 	for name := range sent {
-		if m.unrecorded[name] || strings.HasPrefix(name, http.TrailerPrefix) {
+		if m.unrecorded[name] || strings.HasPrefix(name, http.TrailerPrefix) || name != http.CanonicalHeaderKey(name) {
 			return true
 		}
 	}

@@ -207,7 +207,7 @@ func (x *run) send() {
 	case x.answer != nil:
 		x.write(x.answer)
 	case x.event.Code != CodePanicked:
-		x.recorder.send(x.resp.Trailer)
+		x.recorder.send()
 	}
 }
 

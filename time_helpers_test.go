@@ -38,16 +38,24 @@ type bubbleWorld struct {
 		idempotency.Waiter
 		idempotency.Inspector
 	}
-	runs atomic.Int32                                          // how often the handler ran, over all processes
-	work func(w http.ResponseWriter, r *http.Request, run int) // nil: bubbleCreated
+	processes []*bubbleProcess
+	runs      atomic.Int32                                          // how often the handler ran, over all processes
+	work      func(w http.ResponseWriter, r *http.Request, run int) // nil: bubbleCreated
 }
 
-// bubble runs f in a bubble of its own. The bubble ends only when every
-// goroutine in it has, so each test proves that none is left.
+// bubble runs f in a bubble of its own, and ends when nothing goes on behind
+// requests any more. A bubble fails when a goroutine is left in it, so each test
+// proves that there is none.
 func bubble(t *testing.T, f func(b *bubbleWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(&bubbleWorld{T: t, start: time.Now(), store: memstore.New()})
+		b := &bubbleWorld{T: t, start: time.Now(), store: memstore.New()}
+		defer func() {
+			for _, p := range b.processes {
+				_ = p.mw.Drain(context.Background()) // cannot fail
+			}
+		}()
+		f(b)
 	})
 }
 
@@ -125,6 +133,7 @@ func (b *bubbleWorld) processOn(fake *bubbleStore, store idempotency.Store, opts
 		idempotency.WithLogger(slog.New(slog.DiscardHandler)),
 	}, opts...)...)
 	p.handler = p.mw.Handler(b)
+	b.processes = append(b.processes, p)
 	return p
 }
 

@@ -107,28 +107,46 @@ func BenchmarkReplay(b *testing.B) {
 }
 
 // BenchmarkHotKey is one key replayed, or refused as in progress, by 64
-// goroutines a core at once.
+// goroutines a core at once, beside the mere copying of the same answer.
 func BenchmarkHotKey(b *testing.B) {
-	for _, name := range []string{"replay", "twin"} {
-		b.Run(name, func(b *testing.B) {
-			s := memstore.New()
-			c := claimOf(1)
-			ctx := b.Context()
-			if _, err := s.Claim(ctx, c, time.Hour); err != nil {
-				b.Fatal(err)
+	ctx := b.Context()
+	s := memstore.New()
+	done, running := claimOf(1), claimOf(2)
+	resp := answer(1024)
+	if err := s.Complete(ctx, done, resp, time.Hour); err != nil {
+		b.Fatal(err)
+	}
+	if rec, err := s.Claim(ctx, running, time.Hour); rec != nil || err != nil {
+		b.Fatal(rec, err)
+	}
+	claim := func(c idempotency.Claim) func() bool {
+		return func() bool {
+			rec, err := s.Claim(ctx, c, time.Second)
+			return rec != nil && err == nil
+		}
+	}
+	var sink atomic.Pointer[idempotency.Response]
+	for _, bm := range []struct {
+		name string
+		call func() bool
+	}{
+		{"copy", func() bool {
+			c := resp.Clone()
+			if c.Status == 0 {
+				sink.Store(c)
 			}
-			if name == "replay" {
-				if err := s.Complete(ctx, c, answer(1024), time.Hour); err != nil {
-					b.Fatal(err)
-				}
-			}
-			c.Token = "another"
+			return c.Body != nil
+		}},
+		{"replay", claim(as(done, "another"))},
+		{"twin", claim(as(running, "another"))},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetParallelism(64)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if rec, err := s.Claim(ctx, c, time.Second); rec == nil || err != nil {
-						b.Error(rec, err)
+					if !bm.call() {
+						b.Error("nobody held the key")
 						return
 					}
 				}
