@@ -86,7 +86,14 @@ func (o *operation) startTimer(cancel context.CancelCauseFunc) (stop func() bool
 	if left, ok := clientTimeout(o.req); ok && left < limit {
 		limit, why = left, errClientTimeout
 	}
-	return time.AfterFunc(limit, func() { cancel(why) }).Stop
+	timer := time.AfterFunc(limit, func() { cancel(why) })
+	return func() bool {
+		if timer.Stop() {
+			return true
+		}
+		cancel(why) // the timer's own call may not have been made yet
+		return false
+	}
 }
 
 // clientTimeout returns what is left of http.Client's Timeout, less a little.
