@@ -99,9 +99,9 @@ func (r *result) judge(o *order, charges []charge, brokenOff bool) {
 	if o.before > 0 {
 		r.Asked++
 		switch {
-		case len(o.answers) > o.before:
+		case len(o.answers) > o.before && o.answers[o.before] == o.answers[0]:
 			r.Repeated++
-		case !brokenOff:
+		case len(o.answers) == o.before && !brokenOff:
 			add("it got no answer when it asked once more")
 		}
 	}
