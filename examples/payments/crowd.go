@@ -24,7 +24,8 @@ const atOnce = 256
 // each of them, under one key, until it knows the answer.
 type crowd struct {
 	*stage
-	address string
+	address string // of the service
+	brisk   string // of an instance with a short lease
 
 	patient *http.Client // repeats by itself: what a customer should use
 	plain   *http.Client // sends once, and waits for as long as it takes
@@ -39,9 +40,13 @@ func newCrowd(ctx context.Context, cfg config, store idempotency.Store) (*crowd,
 	if err != nil {
 		return nil, err
 	}
+	brisk, err := s.start(ctx, idempotency.WithLease(shortLease))
+	if err != nil {
+		return nil, errors.Join(err, s.close(ctx))
+	}
 	base := &http.Transport{MaxIdleConnsPerHost: atOnce}
 	return &crowd{
-		stage: s, address: p.address,
+		stage: s, address: p.address, brisk: brisk.address,
 		plain: &http.Client{Transport: base},
 		patient: &http.Client{Transport: &client.Transport{
 			Base:           base,
@@ -63,7 +68,7 @@ func (c *crowd) play(ctx context.Context) {
 	var under sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, o := range c.sorted {
-		c.pause(time.Until(begin.Add(o.arrival)))
+		c.pause(ctx, time.Until(begin.Add(o.arrival)))
 		slots <- struct{}{}
 		if ctx.Err() != nil {
 			break
@@ -102,12 +107,20 @@ func (c *crowd) playOne(ctx context.Context, o *order) {
 	}
 }
 
+// addressFor is the instance that a customer sends an order to.
+func (c *crowd) addressFor(o *order) string {
+	if o.fault == slow || o.fault == panics {
+		return c.brisk
+	}
+	return c.address
+}
+
 // pay sends the request until an answer says what became of the payment. The
 // Transport repeats what it knows to be worth repeating; the loop is for what it
 // hands on, such as an answer that says the request has arrived in pieces.
 func (c *crowd) pay(ctx context.Context, o *order) {
 	for range 20 {
-		a, err := c.send(ctx, c.patient, c.address, o, o.payment)
+		a, err := c.send(ctx, c.patient, c.addressFor(o), o, o.payment)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -124,7 +137,7 @@ func (c *crowd) pay(ctx context.Context, o *order) {
 			o.mu.Unlock()
 			return
 		}
-		c.pause(patience)
+		c.pause(ctx, patience)
 	}
 	o.note("gave up")
 }
@@ -190,7 +203,7 @@ func (c *crowd) sendChanged(ctx context.Context, o *order) {
 	p := o.payment
 	p.Amount += 1000
 	o.note("sends another amount under the same key")
-	a, err := c.send(ctx, c.patient, c.address, o, p)
+	a, err := c.send(ctx, c.patient, c.addressFor(o), o, p)
 	if err == nil && codeOf(a) != idempotency.CodeKeyReused {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -200,7 +213,7 @@ func (c *crowd) sendChanged(ctx context.Context, o *order) {
 
 // sendDoomed sends the request to a process that will not survive it.
 func (c *crowd) sendDoomed(ctx context.Context, o *order) error {
-	p, err := c.start(ctx)
+	p, err := c.start(ctx, idempotency.WithLease(shortLease))
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func TestCrowds(t *testing.T) {
 	for _, p := range []*playing{&plain, &died, &atMostOnce, &reconciled} {
 		all.Go(func() { p.play(t.Context()) })
 	}
-	// The first line of progress comes after a second, the slow handler takes five.
+	// The first line of progress comes after a second, the slow handler takes six.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &watcher{text: "with the middleware [", then: cancel}
@@ -88,7 +88,7 @@ func TestCrowds(t *testing.T) {
 	})
 	t.Run("nothing goes on", func(t *testing.T) {
 		// Connections take a moment to notice that they are closed.
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+1; runtime.Gosched() {
+		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+1; <-time.After(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				stacks := make([]byte, 1<<20)
 				t.Fatalf("goroutines are left:\n%s", stacks[:runtime.Stack(stacks, true)])
@@ -142,12 +142,13 @@ func requireFaults(t *testing.T, c *crowd) {
 		case panics:
 			require.Equal(t, int64(2), runs, story)
 		case slow:
-			require.Contains(t, story, "409 request_in_progress")
+			require.GreaterOrEqual(t, attempts, int64(3), story)
 		case dies:
-			require.Contains(t, story, "409 request_in_progress")
+			require.GreaterOrEqual(t, attempts, int64(3), story)
 			require.Equal(t, int64(2), runs, story)
 		}
-		if o.fault != panics && o.fault != dies {
+		// A slow one whose machine stood still may have lost its lease and run again.
+		if o.fault != panics && o.fault != dies && o.fault != slow {
 			require.Equal(t, int64(1), runs, story)
 		}
 	}

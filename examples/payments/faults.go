@@ -16,10 +16,10 @@ import (
 // the service, the bank behind it, and the process itself.
 
 const (
-	lease     = 2 * time.Second        // of the middleware's claims
-	patience  = 400 * time.Millisecond // of a customer, for one attempt
-	tooLong   = 900 * time.Millisecond // for that patience
-	muchLater = 5 * time.Second        // two and a half leases
+	patience   = 400 * time.Millisecond  // of a customer, for one attempt
+	tooLong    = 900 * time.Millisecond  // for that patience
+	shortLease = 2500 * time.Millisecond // where a lease is to be outlived, or to lapse
+	muchLater  = 6 * time.Second         // more than two of those
 )
 
 // cuttable is the server's end of a connection that can be cut.
@@ -95,7 +95,7 @@ func (s *stage) network(next http.Handler) http.Handler {
 type troubledBank struct {
 	bank
 	stage *stage
-	die   func() // ends the process that calls
+	die   func() // ends the process that calls, and does not return
 }
 
 // Charge charges in the bank, with trouble before or after.
@@ -120,15 +120,19 @@ func (b *troubledBank) Charge(ctx context.Context, reference, customer string, p
 		panic("the handler panics, as planned")
 	case o.fault == dies && !s.dieAfterCharge:
 		b.die()
+	case o.fault == slow:
+		// It ends with its context, as a handler must: were its claim lost, somebody
+		// else could be charging by now.
+		if s.pause(ctx, muchLater); ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
 	}
 	id, err := b.bank.Charge(ctx, reference, customer, p)
 	switch o.fault {
 	case cutAfter:
 		hangUp(ctx)
 	case timesOut:
-		s.pause(tooLong)
-	case slow:
-		s.pause(muchLater)
+		s.pause(context.WithoutCancel(ctx), tooLong)
 	case dies:
 		b.die()
 	}

@@ -84,14 +84,20 @@ type process struct {
 // start starts one more instance, on a port of its own. They share the store and
 // the bank, as instances do. The bank calls die in a run that is to kill its
 // process.
-func (s *stage) start(ctx context.Context) (*process, error) {
+//
+// A lease belongs to the instance that claims, and lease changes it. Most
+// instances have the default of 30 seconds: a handler that has charged is only
+// safe while its process does not stand still for longer than its lease, and a
+// busy machine may well do so for a second or two. So those payments alone get a
+// short lease that show what becomes of it.
+func (s *stage) start(ctx context.Context, lease ...idempotency.Option) (*process, error) {
 	p := &process{ended: make(chan error, 1)}
 	b := &troubledBank{bank: &s.ledger, stage: s}
 	guard := func(next http.Handler) http.Handler { return next }
 	var store mortalStore
 	if s.store != nil {
 		store.Store = s.store
-		p.guard = newGuard(&store, s.options()...)
+		p.guard = newGuard(&store, append(s.options(), lease...)...)
 		guard = p.guard.Handler
 	}
 	p.server = &http.Server{
@@ -119,7 +125,6 @@ func (s *stage) start(ctx context.Context) (*process, error) {
 
 func (s *stage) options() []idempotency.Option {
 	opts := []idempotency.Option{
-		idempotency.WithLease(lease),
 		idempotency.WithTTL(10 * time.Minute),
 		idempotency.WithRetryAfter(time.Second),
 		idempotency.WithObserver(observe),
@@ -158,12 +163,13 @@ func (s *stage) tally(m map[string]int64, order string) int64 {
 	return m[order]
 }
 
-// pause waits as the bank does, whoever has hung up, unless the play is broken off.
-func (s *stage) pause(d time.Duration) {
+// pause waits for d, unless ctx ends or the play is broken off.
+func (s *stage) pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+	case <-ctx.Done():
 	case <-s.stop:
 	}
 }
