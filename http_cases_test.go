@@ -289,3 +289,31 @@ func TestHTTPFullStore(t *testing.T) {
 	requireReplay(t, early, web.post("/fast", "first", "b1"))
 	require.Equal(t, 1, b.runs())
 }
+
+// What counts as the same request: the bytes as sent, or what a FingerprintFunc
+// says. Header fields do not.
+func TestHTTPSameRequest(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, func(t *testing.T, proto string) {
+		var l ledger
+		mw := guard()
+		mux := http.NewServeMux()
+		mux.Handle("/bytes", mw.Handler(&l))
+		mux.Handle("/json", mw.With(idempotency.WithFingerprint(idempotency.FingerprintJSON)).Handler(&l))
+		web := newSite(t, proto, mux)
+		const sent, reordered, other = `{"amount":1,"to":"x"}`, "{\"to\": \"x\",\n \"amount\": 1.0}", `{"amount":2,"to":"x"}`
+		for _, path := range []string{"/bytes", "/json"} {
+			first := web.post(path, "K", sent, withHeader("Content-Type", "application/json"))
+			requireReplay(t, first, web.post(path, "K", sent, withHeader("Content-Type", "application/json; charset=utf-8")))
+			requireReplay(t, first, web.post(path, "K", "", withChunks(sent)))
+			requireProblem(t, web.post(path, "K", other), 409, idempotency.CodeKeyReused)
+			again := web.post(path, "K", reordered)
+			if path == "/json" {
+				requireReplay(t, first, again)
+			} else {
+				requireProblem(t, again, 409, idempotency.CodeKeyReused)
+			}
+		}
+		require.Equal(t, 2, l.runs())
+	})
+}
