@@ -77,7 +77,8 @@ func WithTTL(d time.Duration) Option { return func(c *config) { c.ttl = d } }
 // seconds. A running handler extends it every third of that, so a lease says
 // nothing about how long a handler may take: it is how long a key stays blocked
 // after a crash, and how long the store may be out of reach before a running
-// handler loses its claim.
+// handler loses its claim. Keep it at three times the store timeout or more: a
+// claim is not extended while its completion hangs in the store.
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
 // WithMaxExecution sets how long a handler may run. Default 15 minutes. After it
