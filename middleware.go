@@ -109,4 +109,3 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		q.serve(lines)
 	})
 }
-
