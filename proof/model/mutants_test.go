@@ -25,7 +25,7 @@ var mutants = []struct {
 	{"the decision is taken before the body is read", rules{decidesEarly: true}, "a request whose body broke off has left a claim"},
 	{"a failed claim runs the handler", rules{runsAnyway: true}, "a run without a claim"},
 	{"a failed completion frees the key", rules{releasesUnrecorded: true}, "the effect was had twice"},
-	{"fingerprints are not compared", rules{noFingerprint: true}, "the answer to another one"},
+	{"fingerprints are not compared", rules{mixed: true, noFingerprint: true}, "the answer to another one"},
 	{"at most once without a hold", rules{atMostOnce: true, noHold: true}, "a second run"},
 	{"at most once, and a panic frees the key", rules{atMostOnce: true, panicReleases: true}, "the effect was had twice"},
 	{"at most once, and the own claim again takes the hold away", rules{atMostOnce: true, forgetsHold: true}, "lost its hold"},

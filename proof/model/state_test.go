@@ -105,6 +105,7 @@ type rules struct {
 	procs, tries int
 	atMostOnce   bool
 	reconciler   bool
+	mixed        bool // the last process sends another body under the same key
 
 	releaseAnyone, completeAnyone, extendCreates, takesRunning, takesAny bool
 	claimInTwo, completeInTwo, forgetsHold, refusesLate, onlyLease       bool
@@ -120,6 +121,5 @@ func (r *rules) tokenOf(p int, try uint8) uint8 {
 	return try*uint8(r.procs) + uint8(p)
 }
 
-// fingerprint of the request that a token stands for: the last process sends
-// another body than the others.
-func (r *rules) fingerprint(token uint8) bool { return int(token)%r.procs == r.procs-1 }
+// fingerprint of the request that a token stands for.
+func (r *rules) fingerprint(token uint8) bool { return r.mixed && int(token)%r.procs == r.procs-1 }
