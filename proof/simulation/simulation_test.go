@@ -1,0 +1,45 @@
+package simulation_test
+
+import (
+	"flag"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	seed      = flag.Uint64("seed", 0, "run the schedule of this seed, and tell its story")
+	firstSeed = flag.Uint64("first", 1, "the seed to begin with")
+	schedules = flag.Int("schedules", 2000, "how many schedules to run")
+)
+
+// TestSchedules runs schedules until one breaks a promise, and tells its seed
+// and story. A seed decides what goes wrong and when; the order of what happens
+// at one instant of virtual time, and the library's own jitter, it does not.
+func TestSchedules(t *testing.T) {
+	first, n := *firstSeed, *schedules
+	if *seed != 0 {
+		first, n = *seed, 1
+	}
+	if raced {
+		n /= 5
+	}
+	began := time.Now()
+	var runs, crashes, calls int
+	for s := first; s < first+uint64(n); s++ {
+		var w *world
+		synctest.Test(t, func(*testing.T) { w = simulate(s) })
+		if w.broken != "" || *seed != 0 {
+			t.Log(w)
+		}
+		if w.broken != "" {
+			t.FailNow()
+		}
+		runs += len(w.runs)
+		crashes += len(w.all) - len(w.processes)
+		calls += len(w.claims)
+	}
+	took := time.Since(began)
+	t.Logf("%d schedules, %d a second: %d runs of the handler, %d claims, %d crashes",
+		n, int(float64(n)/took.Seconds()), runs, calls, crashes)
+}
