@@ -46,7 +46,7 @@ func (d *door) call(ctx context.Context, method string, do func(context.Context)
 	d.nth[id]++
 	dice := w.dice("call", id, d.nth[id])
 	d.mu.Unlock()
-	wrong := dice.Float64() < w.faults
+	wrong := dice.Float64() < w.faults && !w.calm
 	kind := dice.IntN(10)
 	if !wrong {
 		kind = -1

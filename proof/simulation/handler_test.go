@@ -35,7 +35,7 @@ func (p *process) serve(rw http.ResponseWriter, r *http.Request) {
 	steps := 1 + dice.IntN(3)
 	act := dice.IntN(steps + 1) // the step with the effect; none if it is beyond the last
 	for i := range steps {
-		if dice.Float64() < w.faults/4 {
+		if dice.Float64() < w.faults/4 && !w.calm {
 			p.crash("in the handler of " + q.String())
 		}
 		if !p.pause(r.Context(), moment(dice)/2) {

@@ -26,6 +26,7 @@ const (
 type world struct {
 	seed       uint64
 	faults     float64 // how likely a store call goes wrong
+	calm       bool    // from now on nothing does
 	atMostOnce bool
 	reconciler bool
 
@@ -188,7 +189,7 @@ func simulate(seed uint64) *world {
 	w.drain()
 	time.Sleep(20 * lease) // what the network has kept arrives, leases lapse
 	synctest.Wait()
-	w.faults = 0
+	w.calm = true
 	w.afterwards()
 	w.drain()
 	return w
