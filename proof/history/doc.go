@@ -1,0 +1,4 @@
+// Package history runs the library over every store with faults at each of the
+// store's calls, and checks the histories against a sequential model of a key.
+// All of it is test code: see the README beside this folder.
+package history

@@ -1,0 +1,126 @@
+package history_test
+
+import (
+	"crypto/rand"
+	"flag"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retrysafe/idempotency"
+)
+
+var (
+	firstSeed = flag.Uint64("first", 1, "the seed of the first random scenario")
+	histories = flag.Int("histories", 150, "how many random scenarios to play over each store")
+)
+
+// single returns every scenario with one fault: each kind, at each call of the
+// request that runs, for each way its handler can end, with others around it.
+func single(atMostOnce, tx bool) (all []scenario) {
+	calls := 3 // Claim, Complete or Release, and its repetition
+	if atMostOnce {
+		calls++ // Extend
+	}
+	for kind := failBefore; kind < faultKinds; kind++ {
+		if tx && kind == late {
+			continue // a transaction's statements do not overtake one another
+		}
+		for at := 1; at <= calls; at++ {
+			for _, ending := range []int{http.StatusCreated, http.StatusServiceUnavailable, 0} {
+				all = append(all, scenario{
+					name:       fmt.Sprintf("call %d %s, ending %d, at most once %t", at, kind, ending, atMostOnce),
+					atMostOnce: atMostOnce,
+					requests: []*request{
+						{id: 0, body: "b1", ending: ending, takes: 2 * time.Millisecond, faults: map[int]fault{at: kind}},
+						{id: 1, body: "b1", ending: http.StatusCreated, after: time.Millisecond, process: 1},
+						{id: 2, body: "b2", ending: http.StatusCreated, after: 3 * time.Millisecond},
+						{id: 3, body: "b1", ending: http.StatusCreated, after: 8 * time.Millisecond, process: 1},
+					},
+				})
+			}
+		}
+	}
+	return all
+}
+
+// random returns the scenario of a seed: up to six requests, none to two of whose
+// calls go wrong.
+func random(seed uint64, atMostOnce, tx bool) scenario {
+	dice := mathrand.New(mathrand.NewPCG(seed, 0))
+	s := scenario{name: fmt.Sprintf("seed %d, at most once %t", seed, atMostOnce), atMostOnce: atMostOnce}
+	for id := range 2 + dice.IntN(5) {
+		q := &request{
+			id: id, body: "b1", process: dice.IntN(2), faults: make(map[int]fault),
+			after:  time.Duration(dice.IntN(6)) * time.Millisecond,
+			takes:  time.Duration(dice.IntN(3)) * time.Millisecond,
+			ending: [...]int{http.StatusCreated, http.StatusCreated, http.StatusUnprocessableEntity, http.StatusServiceUnavailable, 0}[dice.IntN(5)],
+		}
+		if dice.IntN(5) == 0 {
+			q.body = "b2"
+		}
+		for range dice.IntN(3) {
+			kind := fault(1 + dice.IntN(int(faultKinds)-1))
+			if tx && kind == late {
+				kind = failBefore
+			}
+			q.faults[1+dice.IntN(4)] = kind
+		}
+		s.requests = append(s.requests, q)
+	}
+	return s
+}
+
+// TestHistories plays every scenario over every store that can be had.
+func TestHistories(t *testing.T) {
+	for _, st := range stores {
+		t.Run(st.name, func(t *testing.T) {
+			t.Parallel()
+			store := st.open(t)
+			if store == nil {
+				return
+			}
+			_, tx := store.(idempotency.TxStore)
+			modes := []bool{false, true}
+			if tx {
+				modes = modes[:1]
+			}
+			var all []scenario
+			for _, atMostOnce := range modes {
+				all = append(all, single(atMostOnce, tx)...)
+			}
+			singles := len(all)
+			for i := range *histories {
+				all = append(all, random(*firstSeed+uint64(i), modes[i%len(modes)], tx))
+			}
+			play(t, all, store)
+			t.Logf("%d histories with one fault, %d with several", singles, len(all)-singles)
+		})
+	}
+}
+
+// play plays the scenarios, a few at a time, each with a key of its own.
+func play(t *testing.T, all []scenario, store idempotency.Store) {
+	work := make(chan scenario)
+	var players sync.WaitGroup
+	for range 6 {
+		players.Go(func() {
+			for s := range work {
+				if wrong := s.run(store, rand.Text()); wrong != "" {
+					t.Error(wrong)
+				}
+			}
+		})
+	}
+	for _, s := range all {
+		if t.Failed() {
+			break
+		}
+		work <- s
+	}
+	close(work)
+	players.Wait()
+}
