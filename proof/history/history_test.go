@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/retrysafe/idempotency"
+	"github.com/retrysafe/idempotency/memstore"
 )
 
 var (
@@ -41,6 +42,21 @@ func single(atMostOnce, tx bool) (all []scenario) {
 						{id: 3, body: "b1", ending: http.StatusCreated, after: 8 * time.Millisecond, process: 1},
 					},
 				})
+			}
+		}
+	}
+	return all
+}
+
+// double returns every scenario in which two requests have one fault each.
+func double(atMostOnce bool) (all []scenario) {
+	for first := range single(atMostOnce, false) {
+		for second := failBefore; second < faultKinds; second++ {
+			for at := 1; at <= 2; at++ {
+				s := single(atMostOnce, false)[first]
+				s.name += fmt.Sprintf(", and call %d of request 1 %s", at, second)
+				s.requests[1].faults = map[int]fault{at: second}
+				all = append(all, s)
 			}
 		}
 	}
@@ -93,6 +109,10 @@ func TestHistories(t *testing.T) {
 				all = append(all, single(atMostOnce, tx)...)
 			}
 			singles := len(all)
+			if _, memory := store.(*memstore.Store); memory && !raced {
+				all = append(all, double(false)...)
+				all = append(all, double(true)...)
+			}
 			for i := range *histories {
 				all = append(all, random(*firstSeed+uint64(i), modes[i%len(modes)], tx))
 			}

@@ -65,6 +65,8 @@ type scenario struct {
 
 // history is what happened.
 type history struct {
+	key      string
+	ledger   *ledger // nil: handlers write nothing
 	clock    atomic.Int64
 	mu       sync.Mutex
 	actions  []porcupine.Operation
@@ -88,7 +90,10 @@ func (h *history) problem(format string, args ...any) {
 // run plays the scenario over the store, with key, and returns what is wrong with
 // the history, or "".
 func (s scenario) run(store idempotency.Store, key string) string {
-	h := &history{}
+	h := &history{key: key}
+	if l, ok := store.(ledger); ok {
+		h.ledger = &l
+	}
 	var network sync.WaitGroup
 	var processes [2]*idempotency.Middleware
 	for i := range processes {
@@ -98,7 +103,7 @@ func (s scenario) run(store idempotency.Store, key string) string {
 	for _, q := range s.requests {
 		clients.Go(func() {
 			time.Sleep(q.after)
-			h.send(processes[q.process], q, key)
+			h.send(processes[q.process], q)
 		})
 	}
 	clients.Wait()
@@ -111,10 +116,15 @@ func (s scenario) run(store idempotency.Store, key string) string {
 	}
 	network.Wait()
 	last := &request{id: len(s.requests), body: "b1", ending: http.StatusCreated}
-	h.send(processes[0], last, key)
+	h.send(processes[0], last)
 	all := append(slices.Clone(s.requests), last)
 	for _, q := range all {
-		h.judge(q)
+		h.judge(q, s.atMostOnce)
+	}
+	if h.ledger != nil {
+		if err := h.ledger.audit(ctx, key); err != nil {
+			h.problem("%v", err)
+		}
 	}
 	return h.verdict(s, all)
 }
@@ -142,10 +152,10 @@ func (h *history) process(store idempotency.Store, network *sync.WaitGroup, atMo
 }
 
 // send sends a request and notes its run and its answer.
-func (h *history) send(mw *idempotency.Middleware, q *request, key string) {
+func (h *history) send(mw *idempotency.Middleware, q *request) {
 	r := httptest.NewRequestWithContext(context.WithValue(context.Background(), requestKey{}, q),
 		http.MethodPost, "/things", strings.NewReader(q.body))
-	r.Header.Set("Idempotency-Key", key)
+	r.Header.Set("Idempotency-Key", h.key)
 	rec := httptest.NewRecorder()
 	q.began = h.clock.Add(1)
 	func() {
@@ -154,7 +164,7 @@ func (h *history) send(mw *idempotency.Middleware, q *request, key string) {
 				panic(p)
 			}
 		}()
-		mw.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { h.handle(w, q) })).ServeHTTP(rec, r)
+		mw.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.handle(w, r, q) })).ServeHTTP(rec, r)
 	}()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -188,7 +198,7 @@ func (h *history) lostClaim(q *request) {
 
 const forever = 1 << 60
 
-func (h *history) handle(w http.ResponseWriter, q *request) {
+func (h *history) handle(w http.ResponseWriter, r *http.Request, q *request) {
 	q.mu.Lock()
 	if q.ran {
 		h.problem("request %d ran twice", q.id)
@@ -196,6 +206,11 @@ func (h *history) handle(w http.ResponseWriter, q *request) {
 	q.ran = true
 	q.mu.Unlock()
 	h.add(q, "begin", q.began, h.clock.Add(1), outcome{})
+	if h.ledger != nil {
+		if err := h.ledger.write(r.Context(), h.key, q.id); err != nil {
+			h.problem("the handler of request %d cannot write: %v", q.id, err)
+		}
+	}
 	time.Sleep(q.takes)
 	q.mu.Lock()
 	q.end = h.clock.Add(1)

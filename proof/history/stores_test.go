@@ -30,10 +30,7 @@ var stores = []struct {
 		pool, table := onPostgres(t)
 		return pgstore.New(pool, pgstore.WithTable(table))
 	}},
-	{"pgstore in a transaction", func(t *testing.T) idempotency.Store {
-		pool, table := onPostgres(t)
-		return pgstore.NewTx(pool, pgstore.WithTable(table))
-	}},
+	{"pgstore in a transaction", func(t *testing.T) idempotency.Store { return newLedger(t) }},
 }
 
 func onRedis(t *testing.T, addr string) idempotency.Store {

@@ -15,7 +15,7 @@ import (
 
 // judge adds the end of the request's run to the history, when everything has
 // settled, and checks what its client got.
-func (h *history) judge(q *request) {
+func (h *history) judge(q *request, atMostOnce bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.settle == 0 {
@@ -36,6 +36,9 @@ func (h *history) judge(q *request) {
 		h.problem("request %d got %d %q", q.id, q.status, q.answer)
 	}
 	if what == "" { // left to lapse: it blocks its key from now on
+		if !atMostOnce || q.ending != 0 {
+			h.problem("request %d has settled as %s", q.id, q.event.Outcome)
+		}
 		return
 	}
 	h.add(q, "end", q.end, q.settle, outcome{what, q.text()})
