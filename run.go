@@ -168,7 +168,9 @@ func (x *run) record(outcome Outcome) {
 	case err == nil:
 		defer x.done(outcome)
 	case x.m.tx != nil:
-		_ = x.call(x.free) // the transaction is over; its connection must be, too
+		if x.call(x.free) != nil { // the transaction is over; its connection must be, too
+			x.releaseAbandoned()
+		}
 		x.refuse(&Error{Code: CodeNotCommitted, RetryAfter: time.Second, Err: err})
 		return
 	case errors.Is(err, ErrClaimLost):

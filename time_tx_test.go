@@ -272,6 +272,24 @@ func TestTxReleaseFails(t *testing.T) {
 	}
 }
 
+// So does one that failed after a commit that has not reached the store.
+func TestTxReleaseFailsAfterComplete(t *testing.T) {
+	bubble(t, func(b *bubbleWorld) {
+		b.inserts(func(w http.ResponseWriter, _ *http.Request, run int) { bubbleCreated(w, run) })
+		db := new(bubbleDB)
+		p := b.transactional(db)
+		p.fake.once("Complete", bubbleFault{refuse: errBubbleDown})
+		p.fake.once("Release", bubbleFault{refuse: errBubbleDown})
+		a := p.send()
+		a.refused(http.StatusServiceUnavailable, idempotency.CodeNotCommitted)
+		require.Zero(b, a.at)
+		require.NoError(b, p.mw.Drain(b.Context()))
+		b.holds(db, 0, 0)
+		p.send().created(2)
+		b.holds(db, 1, 1)
+	})
+}
+
 // The end of the longest execution, and the client's hanging up, leave the
 // transaction alone as long as the handler runs.
 func TestTxOutlivesItsContext(t *testing.T) {
