@@ -69,6 +69,7 @@ type history struct {
 	ledger   *ledger // nil: handlers write nothing
 	clock    atomic.Int64
 	mu       sync.Mutex
+	quiet    int64 // when nothing went on behind requests any more
 	actions  []porcupine.Operation
 	problems []string
 }
@@ -115,6 +116,7 @@ func (s scenario) run(store idempotency.Store, key string) string {
 		}
 	}
 	network.Wait()
+	h.quiet = h.clock.Add(1)
 	last := &request{id: len(s.requests), body: "b1", ending: http.StatusCreated}
 	h.send(processes[0], last)
 	all := append(slices.Clone(s.requests), last)

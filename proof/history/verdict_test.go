@@ -30,7 +30,8 @@ func (h *history) judge(q *request, atMostOnce bool) {
 	}[q.event.Outcome]
 	switch {
 	case q.event.Code == idempotency.CodeNotCommitted:
-		what = "unknown" // the client is told to ask again
+		// The client is told to ask again, and a rollback may go on behind it.
+		what, q.settle = "unknown", max(q.settle, h.quiet)
 	case q.ending == 0: // no answer
 	case q.status != q.ending || q.answer != q.text():
 		h.problem("request %d got %d %q", q.id, q.status, q.answer)
