@@ -91,13 +91,16 @@ func (p *process) reconcile(ctx context.Context, e *idempotency.Execution) (*ide
 	w, q := p.w, ctx.Value(askedKey{}).(*asked)
 	dice := w.dice("reconciler", q.id)
 	w.tell("%s asks what became of the key of %s", p.name, q)
+	if dice.IntN(4) == 0 { // it does not heed its context
+		time.Sleep(2 * moment(dice))
+	}
 	if !p.pause(ctx, moment(dice)/2) && dice.IntN(2) == 0 || dice.IntN(4) == 0 {
 		return nil, errDown
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.effects[q.key] == 0 {
-		if !p.dead {
+		if !p.dead && ctx.Err() == nil { // else the handler does not run
 			w.note("%s: nothing was done", p.name)
 			for _, x := range w.runs {
 				if x.asked.key == q.key && x.ended >= 0 {
