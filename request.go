@@ -147,14 +147,25 @@ func (q *request) decide() {
 				q.refuse(q.m.outcomeUnknown(nil))
 				return
 			}
+			q.freshToken()
 			q.claim.Replaces, q.claim.Hold = held.Token, q.m.ttl
 		default:
+			q.freshToken()
 			q.claim.Replaces, q.claim.Hold = "", 0
 			if !q.wait(&twin, held) {
 				q.refuse(q.busy(held))
 				return
 			}
 		}
+	}
+}
+
+// freshToken changes the token once it has been used for a take-over. That one may
+// have been carried out, its reply lost, and the claim have lapsed since; what is
+// still on its way to replace or to free that claim must not find another one.
+func (q *request) freshToken() {
+	if q.claim.Replaces != "" {
+		q.claim.Token = rand.Text()
 	}
 }
 

@@ -285,3 +285,52 @@ func TestNotExecutedTooLate(t *testing.T) {
 		})
 	}
 }
+
+// No token takes over twice: a late call that was to replace or to free the first
+// claim would do so with the second.
+func TestATokenTakesOverOnce(t *testing.T) {
+	for _, between := range []idempotency.Record{
+		{Token: "B", Lapsed: true, ExpiresIn: second},
+		{Token: "B", ExpiresIn: second}, // it is waited for
+	} {
+		bubble(t, func(b *bubbleWorld) {
+			s := &bubbleHolders{held: []idempotency.Record{
+				{Token: "A", Lapsed: true, ExpiresIn: second}, between, {Token: "C", Lapsed: true, ExpiresIn: second},
+			}}
+			p := b.processOn(nil, s, idempotency.WithAtMostOnce(), idempotency.WithWait(time.Minute),
+				idempotency.WithReconciler(func(context.Context, *idempotency.Execution) (*idempotency.Response, error) {
+					return settled(), nil
+				}))
+			p.send().replayed(1)
+			tookOver := make(map[string]string)
+			for _, c := range s.claims {
+				if c.Replaces != "" {
+					require.Empty(b, tookOver[c.Token])
+					tookOver[c.Token] = c.Replaces
+				}
+			}
+			require.GreaterOrEqual(b, len(tookOver), 2)
+		})
+	}
+}
+
+// bubbleHolders is a store that others hold, one after the other.
+type bubbleHolders struct {
+	idempotency.Store
+	held   []idempotency.Record
+	claims []idempotency.Claim
+}
+
+func (s *bubbleHolders) Claim(_ context.Context, c idempotency.Claim, _ time.Duration) (*idempotency.Record, error) {
+	s.claims = append(s.claims, c)
+	if len(s.held) == 0 {
+		return nil, nil
+	}
+	held := s.held[0]
+	held.Fingerprint, s.held = c.Fingerprint, s.held[1:]
+	return &held, nil
+}
+
+func (s *bubbleHolders) Complete(context.Context, idempotency.Claim, *idempotency.Response, time.Duration) error {
+	return nil
+}
