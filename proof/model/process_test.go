@@ -95,7 +95,8 @@ func (x *turn) lost(rep reply, holder uint8) string {
 		}
 	case lapsedReply:
 		same := x.fingerprint(holder) == x.fingerprint(x.t)
-		if x.reconciler && same && x.repl[x.t] != holder+1 {
+		again := x.takesTwice && x.repl[x.t] != holder+1
+		if x.reconciler && same && (x.repl[x.t] == 0 || again) {
 			x.repl[x.t] = holder + 1
 			x.await(taking, opTake)
 			return ""

@@ -111,7 +111,7 @@ type rules struct {
 	claimInTwo, completeInTwo, forgetsHold, refusesLate, onlyLease       bool
 	noHeartbeat, leaseFromReply, noStaleCheck, decidesEarly, runsAnyway  bool
 	releasesUnrecorded, noHold, panicReleases, reconcilesFree            bool
-	runsLost, oneToken, noFingerprint                                    bool
+	runsLost, oneToken, noFingerprint, takesTwice                        bool
 }
 
 func (r *rules) tokenOf(p int, try uint8) uint8 {
