@@ -1,10 +1,13 @@
 package history_test
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,6 +16,7 @@ import (
 	"github.com/retrysafe/idempotency"
 	"github.com/retrysafe/idempotency/memstore"
 	"github.com/retrysafe/idempotency/pgstore"
+	"github.com/retrysafe/idempotency/proof/internal/servers"
 	"github.com/retrysafe/idempotency/redisstore"
 )
 
@@ -25,7 +29,7 @@ var stores = []struct {
 	{"redisstore on miniredis", func(t *testing.T) idempotency.Store {
 		return onRedis(t, miniredis.RunT(t).Addr())
 	}},
-	{"redisstore on Redis", func(t *testing.T) idempotency.Store { return onRedis(t, redisAddr(t)) }},
+	{"redisstore on Redis", func(t *testing.T) idempotency.Store { return onRedis(t, servers.RedisAddr(t)) }},
 	{"pgstore", func(t *testing.T) idempotency.Store {
 		pool, table := onPostgres(t)
 		return pgstore.New(pool, pgstore.WithTable(table))
@@ -42,7 +46,7 @@ func onRedis(t *testing.T, addr string) idempotency.Store {
 // onPostgres returns a pool and a table of the test's own.
 func onPostgres(t *testing.T) (*pgxpool.Pool, string) {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(postgresURL(t))
+	config, err := pgxpool.ParseConfig(servers.PostgresURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,4 +69,18 @@ func onPostgres(t *testing.T) (*pgxpool.Pool, string) {
 		t.Fatal(err)
 	}
 	return pool, table
+}
+
+func dropSchema(t *testing.T, pool *pgxpool.Pool, schema string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if _, err := pool.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	servers.Stop()
+	os.Exit(code)
 }

@@ -1,4 +1,6 @@
-package history_test
+// Package servers finds the real servers that the tests of this module need, or
+// starts them.
+package servers
 
 import (
 	"context"
@@ -16,12 +18,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 )
 
 // missing skips a test on a desk, and fails it where CI is set.
-func missing(t *testing.T, err error) {
+func missing(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
 		t.Fatal("a real server cannot be had, and CI is set: ", err)
@@ -29,9 +30,9 @@ func missing(t *testing.T, err error) {
 	t.Skip("a real server cannot be had: ", err)
 }
 
-// redisAddr returns the server of REDIS_ADDR, else the one on this machine, else
+// RedisAddr returns the server of REDIS_ADDR, else the one on this machine, else
 // it starts one from the redis-server in PATH.
-func redisAddr(t *testing.T) string {
+func RedisAddr(t testing.TB) string {
 	t.Helper()
 	if addr := os.Getenv("REDIS_ADDR"); addr != "" {
 		return addr
@@ -51,7 +52,7 @@ func redisAddr(t *testing.T) string {
 	return addr
 }
 
-func pingRedis(t *testing.T, addr string) error {
+func pingRedis(t testing.TB, addr string) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second})
 	defer client.Close()
 	return client.Ping(t.Context()).Err()
@@ -60,9 +61,9 @@ func pingRedis(t *testing.T, addr string) error {
 // One cluster serves all tests: it takes a while to make.
 var postgresServer = sync.OnceValues(findPostgres)
 
-// postgresURL returns the server of POSTGRES_URL, else the one on this machine,
+// PostgresURL returns the server of POSTGRES_URL, else the one on this machine,
 // else it starts one from the initdb and postgres in PATH.
-func postgresURL(t *testing.T) string {
+func PostgresURL(t testing.TB) string {
 	t.Helper()
 	url, err := postgresServer()
 	if err != nil {
@@ -92,15 +93,7 @@ func pingPostgres(url string) error {
 	return conn.Close(ctx)
 }
 
-func dropSchema(t *testing.T, pool *pgxpool.Pool, schema string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if _, err := pool.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE"); err != nil {
-		t.Error(err)
-	}
-}
-
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -111,7 +104,7 @@ func freeAddr(t *testing.T) string {
 }
 
 // start starts a server and stops it with the test.
-func start(t *testing.T, cmd *exec.Cmd) {
+func start(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -123,7 +116,7 @@ func start(t *testing.T, cmd *exec.Cmd) {
 }
 
 // await polls until a server that starts answers.
-func await(t *testing.T, ping func() error) {
+func await(t testing.TB, ping func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		err := ping()
@@ -136,14 +129,12 @@ func await(t *testing.T, ping func() error) {
 	}
 }
 
-// postgresProcess is stopped by TestMain.
+// stopPostgres is called by Stop.
 var stopPostgres = func() {}
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	stopPostgres()
-	os.Exit(code)
-}
+// Stop stops the PostgreSQL that PostgresURL has started, if it has. TestMain
+// calls it when the tests are over.
+func Stop() { stopPostgres() }
 
 // startPostgres makes a cluster in a temporary directory and starts it.
 func startPostgres() (string, error) {
