@@ -108,7 +108,7 @@ type rules struct {
 	mixed        bool // the last process sends another body under the same key
 
 	releaseAnyone, completeAnyone, extendCreates, takesRunning, takesAny bool
-	claimInTwo, completeInTwo, forgetsHold, refusesLate, onlyLease       bool
+	claimInTwo, completeInTwo, forgetsHold, refusesLate                  bool
 	noHeartbeat, leaseFromReply, noStaleCheck, decidesEarly, runsAnyway  bool
 	releasesUnrecorded, noHold, panicReleases, reconcilesFree            bool
 	runsLost, oneToken, noFingerprint, takesTwice                        bool
