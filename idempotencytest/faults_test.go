@@ -3,6 +3,7 @@ package idempotencytest_test
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -85,6 +86,26 @@ func ofEffects() []faulty {
 				created(w, answer)
 			})
 		}, want: "had its side effect and then refused the request with 503"},
+		{name: "a released failure after the side effect", handler: func(b *bank) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				answer := b.charge(r.Header.Get("Idempotency-Key"))
+				if !payable(r) {
+					w.WriteHeader(http.StatusInternalServerError)
+					return
+				}
+				created(w, answer)
+			})
+		}, opts: []idempotencytest.Option{idempotencytest.WithMiddleware(idempotency.WithPolicy(idempotency.RecordNon5xx))},
+			want: "run 1 had its side effect and its key was released, so a retry repeats it"},
+		{name: "runtime.Goexit after the side effect", handler: func(b *bank) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				answer := b.charge(r.Header.Get("Idempotency-Key"))
+				if !payable(r) {
+					runtime.Goexit()
+				}
+				created(w, answer)
+			})
+		}, want: "run 1 ended by runtime.Goexit"},
 		{name: "repeated after a crash", handler: (*bank).correct, opts: []idempotencytest.Option{idempotencytest.WithOneEffect()},
 			want: "2 side effects for one key, with WithOneEffect"},
 		{name: "effects of all keys", handler: (*bank).correct, opts: []idempotencytest.Option{

@@ -27,7 +27,8 @@ import (
 // too) and body. Its host and scheme do not matter; the key header is set by
 // Hammer. Equal keys must give equal requests, so that a retry is one. Requests of
 // different keys may be equal. newRequest is called in the goroutine that called
-// Hammer, so it may end the test.
+// Hammer, so it may end the test. Hammer uses the network, so it cannot be called in
+// a bubble of testing/synctest.
 //
 // Without [WithEffects] Hammer only sees how often the handler ran and what it
 // answered: most faults need it.

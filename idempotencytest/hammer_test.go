@@ -1,6 +1,7 @@
 package idempotencytest_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -36,6 +37,21 @@ func TestCorrectHandlers(t *testing.T) {
 			idempotencytest.WithMiddleware(idempotency.WithFingerprint(idempotency.FingerprintJSON)),
 		}},
 		{name: "one effect", handler: (*bank).careful, opts: []idempotencytest.Option{idempotencytest.WithOneEffect()}},
+		{name: "a reconciler", handler: (*bank).careful, opts: []idempotencytest.Option{
+			idempotencytest.WithOneEffect(),
+			idempotencytest.WithMiddleware(idempotency.WithAtMostOnce(),
+				idempotency.WithReconciler(func(context.Context, *idempotency.Execution) (*idempotency.Response, error) {
+					return nil, idempotency.ErrNotExecuted
+				})),
+		}},
+		{name: "a short lease", opts: []idempotencytest.Option{
+			idempotencytest.WithMiddleware(idempotency.WithLease(time.Second), idempotency.WithMaxExecution(time.Minute)),
+		}},
+		{name: "a large answer", handler: func(b *bank) http.Handler {
+			return b.handler(func(w http.ResponseWriter, _ *http.Request, key string) {
+				created(w, b.charge(key)+strings.Repeat(" ", 2<<20))
+			})
+		}},
 		{name: "invalid requests", opts: []idempotencytest.Option{
 			idempotencytest.WithInvalid(func(string) *http.Request { return paymentOf(`{"amount":-1}`) }),
 		}},
@@ -116,19 +132,19 @@ func TestReport(t *testing.T) {
 	require.Empty(t, r.errors)
 	logs := strings.Join(r.logs, "\n")
 	for _, want := range []string{
-		"a request and its retries: 1 runs of the handler, 4 answers of the operation, all equal, 1 side effect (key ",
-		"twins: 1 runs of the handler, ",
-		"a client that hangs up before its request is complete: 1 runs of the handler, 2 answers",
-		"a client that hangs up before the handler works: 1 runs of the handler, 2 answers",
-		"a client that hangs up before it is answered: 1 runs of the handler, 2 answers",
-		"a lost lease: 2 runs of the handler, 3 answers of the operation, all equal, 2 side effects",
-		"a crash in Claim, before it took effect: 1 runs of the handler, 2 answers",
-		"a crash in Claim, after it took effect: 1 runs of the handler, 2 answers",
-		"a crash in Complete, before it took effect: 2 runs of the handler, 2 answers of the operation, all equal, 2 side effects",
-		"a crash in Complete, after it took effect: 1 runs of the handler, 2 answers of the operation, all equal, 1 side effect",
-		"a body that is empty: 1 runs of the handler, 3 answers of the operation, all equal, 0 side effects",
-		"a body that is cut off: 1 runs of the handler, 3 answers of the operation, all equal, 0 side effects",
-		"a body that is followed by garbage: 1 runs of the handler, 3 answers of the operation, all equal, 1 side effect",
+		"a request and its retries: 1 run of the handler, 4 answers, all equal, 1 side effect (key ",
+		"twins: 1 run of the handler, ",
+		"a client that hangs up before its request is complete: 1 run of the handler, 2 answers",
+		"a client that hangs up before the handler works: 1 run of the handler, 2 answers",
+		"a client that hangs up before it is answered: 1 run of the handler, 2 answers",
+		"a lost lease: 2 runs of the handler, 3 answers, all equal, 2 side effects",
+		"a crash in Claim, before it took effect: 1 run of the handler, 2 answers",
+		"a crash in Claim, after it took effect: 1 run of the handler, 2 answers",
+		"a crash in Complete, before it took effect: 2 runs of the handler, 2 answers, all equal, 2 side effects",
+		"a crash in Complete, after it took effect: 1 run of the handler, 2 answers, all equal, 1 side effect",
+		"a body that is empty: 1 run of the handler, 3 answers, all equal, 0 side effects",
+		"a body that is cut off: 1 run of the handler, 3 answers, all equal, 0 side effects",
+		"a body that is followed by garbage: 1 run of the handler, 3 answers, all equal, 1 side effect",
 	} {
 		require.Contains(t, logs, want)
 	}

@@ -136,11 +136,13 @@ func refuses(status int) bool {
 }
 
 // plural is n side effects, in words.
-func plural(n int) string {
+func plural(n int) string { return count(n, "side effect") }
+
+func count(n int, what string) string {
 	if n == 1 {
-		return "1 side effect"
+		return "1 " + what
 	}
-	return fmt.Sprintf("%d side effects", n)
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // summary says how often the handler ran for the key and whether the answers agree.
@@ -161,7 +163,7 @@ func (op *operation) summary() string {
 			agree = "not all equal"
 		}
 	}
-	text := fmt.Sprintf("%s: %d runs of the handler, %d answers of the operation, %s", op.scenario, len(op.runs), counted, agree)
+	text := fmt.Sprintf("%s: %s of the handler, %s, %s", op.scenario, count(len(op.runs), "run"), count(counted, "answer"), agree)
 	if op.suite.effects != nil {
 		text += ", " + plural(op.suite.count(op.key))
 	}

@@ -27,6 +27,7 @@ type operation struct {
 	calls   [2][]string // of the store, by process
 	crash   *crash      // of process 1
 	dead    bool        // process 1 is
+	stalled bool        // process 1 is
 	claim   idempotency.Claim
 	stored  bool // the store has acknowledged an answer
 	reasons int  // for one run more: deaths and lost leases
@@ -185,6 +186,14 @@ func (op *operation) hang(a *attempt) {
 	op.suite.hung = true
 	op.suite.mu.Unlock()
 	op.fail("attempt %d had not ended after %v", a.number, op.suite.patience)
+}
+
+// stall has process 1 make no more calls of the store, or make them again.
+func (op *operation) stall(stalled bool, what string) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.stalled = stalled
+	op.tell("process 1 %s", what)
 }
 
 // tell adds to the story; op.mu is held.

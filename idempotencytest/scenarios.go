@@ -221,10 +221,10 @@ func (op *operation) loseLease() {
 	all.Go(func() { a.send("the first") })
 	select {
 	case <-stalled:
-		op.note("process 1 stalled")
+		op.stall(true, "stalled")
 		op.lapse()
 		op.retry(1)
-		op.note("process 1 woke up")
+		op.stall(false, "woke up")
 	case <-a.served:
 	case <-time.After(op.suite.patience):
 	}

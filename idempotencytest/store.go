@@ -21,7 +21,10 @@ var (
 	_ idempotency.Waiter = (*faultyStore)(nil)
 )
 
-var errDead = errors.New("idempotencytest: the process has died")
+var (
+	errDead    = errors.New("idempotencytest: the process has died")
+	errStalled = errors.New("idempotencytest: the process has stalled")
+)
 
 // crash says at which call of the store a process dies.
 type crash struct {
@@ -81,6 +84,9 @@ func (op *operation) call(process int, name string, dead error, f func() error) 
 	case process == 0 && op.dead:
 		op.mu.Unlock()
 		return dead
+	case process == 0 && op.stalled: // its heartbeat must not win the key back
+		op.mu.Unlock()
+		return errStalled
 	case dies && !op.crash.after:
 		op.dead = true
 		op.tell("process 1 died in its call %s, which did not take effect", name)
