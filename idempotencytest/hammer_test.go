@@ -104,7 +104,7 @@ func TestWithoutEffects(t *testing.T) {
 // What passes once passes every time.
 func TestCorrectHandlerPassesEveryTime(t *testing.T) {
 	t.Parallel()
-	for range 50 {
+	for range 20 {
 		b := newBank()
 		require.NoError(t, idempotencytest.Check(b.correct(), payment, idempotencytest.WithEffects(b.count), idempotencytest.WithGrace(0)))
 	}
@@ -175,6 +175,57 @@ func TestStory(t *testing.T) {
 	 11\. attempt 5, a retry, was sent to process 1
 	 12\. attempt 5 was answered 201 "charge 2" \(the Middleware: replayed\)
 	 13\. at the end \(side effects so far: 2\)$`, r.errors[0])
+}
+
+// The scenarios do to a key what they say.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	b := newBank()
+	err := idempotencytest.Check(b.handler(func(w http.ResponseWriter, _ *http.Request, key string) {
+		b.charge(key) // so that every scenario fails and tells its story
+		b.charge(key)
+		created(w, "charged")
+	}), payment, idempotencytest.WithEffects(b.count))
+	joined, ok := err.(interface{ Unwrap() []error })
+	require.True(t, ok)
+	stories := make(map[string]string)
+	for _, err := range joined.Unwrap() {
+		var f *idempotencytest.Failure
+		require.ErrorAs(t, err, &f)
+		stories[f.Scenario] = strings.Join(f.Story, "; ")
+	}
+	for scenario, want := range map[string]string{
+		"a client that hangs up before the handler works": "attempt 1, the first, was sent to process 1; the client of attempt 1 hung up; " +
+			"run 1 of the handler began, for attempt 1 (side effects so far: 0); run 1 returned (side effects so far: 2); " +
+			"attempt 1 got no answer (the Middleware: executed); attempt 2, a retry, was sent to process 1; ",
+		"a client that hangs up before it is answered": "attempt 1, the first, was sent to process 1; " +
+			"run 1 of the handler began, for attempt 1 (side effects so far: 0); run 1 returned (side effects so far: 2); " +
+			"the client of attempt 1 hung up; attempt 1 got no answer (the Middleware: executed); ",
+		"a lost lease": "attempt 1, the first, was sent to process 1; " +
+			"run 1 of the handler began, for attempt 1 (side effects so far: 0); run 1 returned (side effects so far: 2); " +
+			"process 1 stalled; the lease ended; attempt 2, a retry, was sent to process 2; " +
+			"run 2 of the handler began, for attempt 2 (side effects so far: 2); run 2 returned (side effects so far: 4); " +
+			"attempt 2 was answered 201 \"charged\" (the Middleware: executed); process 1 woke up; " +
+			"attempt 1 was answered 201 \"charged\" (the Middleware: unstored); attempt 3, a retry, was sent to process 1; " +
+			"attempt 3 was answered 201 \"charged\" (the Middleware: replayed); ",
+		"a crash in Claim, after it took effect": "attempt 1, the first, was sent to process 1; " +
+			"process 1 died in its call Claim, which took effect; attempt 1 got no answer (the Middleware: refused, store_unavailable); " +
+			"the lease ended; attempt 2, a retry, was sent to process 2; run 1 of the handler began, for attempt 2 ",
+		"a crash in Complete, before it took effect": "attempt 1, the first, was sent to process 1; " +
+			"run 1 of the handler began, for attempt 1 (side effects so far: 0); run 1 returned (side effects so far: 2); " +
+			"process 1 died in its call Complete, which did not take effect; attempt 1 got no answer (the Middleware: unstored); " +
+			"the lease ended; attempt 2, a retry, was sent to process 2; run 2 of the handler began, for attempt 2 ",
+		"a crash in Complete, after it took effect": "attempt 1, the first, was sent to process 1; " +
+			"run 1 of the handler began, for attempt 1 (side effects so far: 0); run 1 returned (side effects so far: 2); " +
+			"process 1 died in its call Complete, which took effect; attempt 1 got no answer (the Middleware: unstored); " +
+			"the lease ended; attempt 2, a retry, was sent to process 2; attempt 2 was answered 201 \"charged\" (the Middleware: replayed); ",
+	} {
+		require.True(t, strings.HasPrefix(stories[scenario], want), "%s: %s", scenario, stories[scenario])
+	}
+	twins := stories["twins"]
+	require.Equal(t, 1, strings.Count(twins, "of the handler began"))
+	require.Equal(t, 8, strings.Count(twins, ", a twin, was sent to process"))
+	require.Contains(t, twins, "the Middleware: refused, request_in_progress")
 }
 
 func TestSenselessArguments(t *testing.T) {

@@ -15,8 +15,9 @@ type operation struct {
 	scenario string
 	key      string
 	request  *template
-	valid    bool // the handler has to carry the request out
-	refusal  bool // the handler has to refuse it
+	valid    bool   // the handler has to carry the request out
+	refusal  bool   // the handler has to refuse it
+	onClaim  func() // called after each Claim
 
 	mu      sync.Mutex
 	story   []string

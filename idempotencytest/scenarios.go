@@ -133,23 +133,23 @@ func (op *operation) changed() {
 // twins sends the same request many times at once, twice: while the handler runs,
 // and when it has run.
 func (op *operation) twins() {
-	others := make(chan struct{}) // closed when all but one have been answered
-	var answered atomic.Int64
+	arrived := make(chan struct{}) // closed when all have claimed the key
+	var claims atomic.Int64
+	op.onClaim = func() {
+		if claims.Add(1) == twinCount {
+			close(arrived)
+		}
+	}
 	var all sync.WaitGroup
 	for i := range twinCount {
 		a := op.attempt(i % 2)
 		a.enter = func() {
-			select { // twins that wait for the answer are not answered now
-			case <-others:
-			case <-time.After(200 * time.Millisecond):
+			select {
+			case <-arrived:
+			case <-time.After(op.suite.patience):
 			}
 		}
-		all.Go(func() {
-			a.send("a twin")
-			if answered.Add(1) == twinCount-1 {
-				close(others)
-			}
-		})
+		all.Go(func() { a.send("a twin") })
 	}
 	all.Wait()
 	for i := range twinCount {
@@ -182,9 +182,10 @@ func (op *operation) hangUp(before bool) {
 		cancel()
 		select {
 		case <-a.gone:
+			op.note("the client of attempt %d hung up", a.number)
 		case <-time.After(op.suite.patience):
+			op.note("the client of attempt %d hung up, and the server has not noticed", a.number)
 		}
-		op.note("the client of attempt %d hung up", a.number)
 	}
 	if before {
 		a.enter = gone

@@ -41,6 +41,9 @@ func (s *faultyStore) Claim(ctx context.Context, c idempotency.Claim, lease time
 		}
 		return err
 	})
+	if op.onClaim != nil {
+		op.onClaim()
+	}
 	return held, err
 }
 
