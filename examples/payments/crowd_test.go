@@ -32,7 +32,7 @@ func TestCrowds(t *testing.T) {
 	// The first line of progress comes after a second, the slow handler takes six.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out := &watcher{text: "with the middleware [", then: cancel}
+	out := &watcher{text: "guarded [", then: cancel}
 	status := -1
 	all.Go(func() { status = run(ctx, []string{"-payments", "50"}, out, io.Discard) })
 	all.Wait()

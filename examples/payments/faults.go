@@ -16,8 +16,9 @@ import (
 // the service, the bank behind it, and the process itself.
 
 const (
-	patience   = 400 * time.Millisecond  // of a customer, for one attempt
-	tooLong    = 900 * time.Millisecond  // for that patience
+	patience   = 600 * time.Millisecond  // of a customer, for one attempt
+	tooLong    = 1300 * time.Millisecond // for that patience
+	giveUp     = time.Minute             // of a customer, for good: something is out of order
 	shortLease = 2500 * time.Millisecond // where a lease is to be outlived, or to lapse
 	muchLater  = 6 * time.Second         // more than two of those
 )
@@ -95,7 +96,7 @@ func (s *stage) network(next http.Handler) http.Handler {
 type troubledBank struct {
 	bank
 	stage *stage
-	die   func() // ends the process that calls, and does not return
+	die   func() // ends the process that calls, and does not return; of one that is to live it does nothing
 }
 
 // Charge charges in the bank, with trouble before or after.
