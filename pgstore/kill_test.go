@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"errors"
 	"io"
 	mathrand "math/rand/v2"
 	"net/http"
@@ -119,13 +120,10 @@ func (k *killed) pay(web *http.Client, key string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
-		status, body, err := send(ctx, web, k.address.Load().(string), key)
+		status, body, err := send(ctx, web, k.address.Load().(string), key, k.ledger.sql)
 		switch {
 		case err == nil && status == http.StatusCreated:
 			k.answered(key, body)
-			return
-		case err == nil && status != http.StatusConflict && status != http.StatusServiceUnavailable:
-			k.Errorf("%d %s", status, body)
 			return
 		}
 		k.mu.Lock()
@@ -136,7 +134,7 @@ func (k *killed) pay(web *http.Client, key string) {
 	k.Errorf("no answer within 30 seconds")
 }
 
-func send(ctx context.Context, web *http.Client, url, key string) (status int, body string, err error) {
+func send(ctx context.Context, web *http.Client, url, key, ledger string) (status int, body string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("100"))
 	if err != nil {
 		return 0, "", err
@@ -147,6 +145,9 @@ func send(ctx context.Context, web *http.Client, url, key string) (status int, b
 		return 0, "", err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusCreated && resp.Header.Get(childHeader) != ledger {
+		return 0, "", errors.New("another program's server, on a port that was the child's")
+	}
 	all, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(all), err
 }
