@@ -224,6 +224,6 @@ func TestReplayAudit(t *testing.T) {
 		_, err = s.Claim(t.Context(), c, lease)
 		require.NoError(t, err)
 		require.Equal(t, 3, replays())
-		require.Zero(t, f.pool.Stat().AcquiredConns())
+		requireReturned(t, f.pool)
 	})
 }
