@@ -193,7 +193,7 @@ func TestHTTPProblemsMismatchFirst(t *testing.T) {
 			if status != 0 {
 				opts, want = append(opts, idempotency.WithMismatchStatus(status)), status
 			}
-			b := newBlocking()
+			b := newBlocking(t)
 			web := newSite(t, proto, guard(opts...).Handler(b))
 			first := b.begin(t, web, web.request("/", "K", "b1"))
 			p := requireProblem(t, web.post("/", "K", "b2"), want, idempotency.CodeKeyReused)

@@ -44,7 +44,12 @@ type sightings struct {
 }
 
 func (s *sightings) see(r *http.Request) (n int) {
-	e := sighting{Key: r.Header["Idempotency-Key"], Length: r.ContentLength, Chunked: len(r.TransferEncoding) > 0, Whole: true, At: time.Now()}
+	e := sighting{Length: r.ContentLength, Chunked: len(r.TransferEncoding) > 0, Whole: true, At: time.Now()}
+	for k, v := range r.Header { // a Base sees the spelling, a server does not
+		if http.CanonicalHeaderKey(k) == "Idempotency-Key" {
+			e.Key = append(e.Key, v...)
+		}
+	}
 	if r.Body != nil {
 		b, err := io.ReadAll(r.Body)
 		r.Body.Close()
