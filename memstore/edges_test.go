@@ -261,6 +261,12 @@ func TestDurations(t *testing.T) {
 					{"lease", func() error { _, err := s.Claim(t.Context(), a, d); return err }, d},
 					{"hold", func() error { _, err := s.Claim(t.Context(), held(a, d), d); return err }, 2 * d},
 					{"ttl", func() error { return s.Complete(t.Context(), a, answer(1), d) }, d},
+					{"ttl within a longer lease", func() error {
+						if _, err := s.Claim(t.Context(), held(a, d), 2*d); err != nil {
+							return err
+						}
+						return s.Complete(t.Context(), a, answer(1), d)
+					}, d},
 				} {
 					require.NoError(t, run.start())
 					require.NotNil(t, s.lookup(a.Key), run.name)
