@@ -125,6 +125,7 @@ func (b *troubledBank) Charge(ctx context.Context, reference, customer string, p
 		// It ends with its context, as a handler must: were its claim lost, somebody
 		// else could be charging by now.
 		if s.pause(ctx, muchLater); ctx.Err() != nil {
+			o.note("(the handler was told to end: %v)", context.Cause(ctx))
 			return "", context.Cause(ctx)
 		}
 	}
