@@ -62,7 +62,7 @@ func TestDocumentedGoBlocksCompile(t *testing.T) {
 		for i, block := range goBlocks(string(text)) {
 			switch {
 			case strings.HasPrefix(block, "package "):
-			case strings.HasPrefix(block, "func ") || strings.HasPrefix(block, "type "):
+			case strings.Contains("\n"+block, "\nfunc "):
 				block = fragment + block
 			default:
 				block = fragment + "func _() {\n" + block + "\n}\n"

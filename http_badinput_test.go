@@ -234,18 +234,19 @@ func TestHTTPBadInputHalfClosed(t *testing.T) {
 	}
 }
 
-// A layer that hands on another body than was announced, or a request that has
-// ended, has nothing executed. A deadline of the request is not the handler's.
-func TestHTTPBadInputFromOuterLayers(t *testing.T) {
-	t.Parallel()
-	type change func(*http.Request) *http.Request
-	with := func(f func(*http.Request)) change { return func(r *http.Request) *http.Request { f(r); return r } }
+// meddling is what an outer layer may do to a request.
+type meddling struct {
+	name   string
+	change func(*http.Request) *http.Request
+	status int
+}
+
+func meddlings() []meddling {
+	with := func(f func(*http.Request)) func(*http.Request) *http.Request {
+		return func(r *http.Request) *http.Request { f(r); return r }
+	}
 	past := time.Now().Add(-time.Hour)
-	tests := []struct {
-		name   string
-		change change
-		status int
-	}{
+	return []meddling{
 		{"shorter body", with(func(r *http.Request) { r.Body = chunked("short") }), 400},
 		{"failing body", with(func(r *http.Request) {
 			r.Body = io.NopCloser(readFunc(func([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }))
@@ -264,7 +265,13 @@ func TestHTTPBadInputFromOuterLayers(t *testing.T) {
 			return r.WithContext(ctx)
 		}, 400},
 	}
-	for _, tt := range tests {
+}
+
+// A layer that hands on another body than was announced, or a request that has
+// ended, has nothing executed. A deadline of the request is not the handler's.
+func TestHTTPBadInputFromOuterLayers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range meddlings() {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var l ledger

@@ -19,16 +19,17 @@ type blocking struct {
 	ledger
 	begun chan struct{}
 	let   chan struct{}
+	t     *testing.T
 	then  http.Handler // nil: the ledger's own answer
 }
 
-func newBlocking() *blocking {
-	return &blocking{begun: make(chan struct{}, 1000), let: make(chan struct{}, 1000)}
+func newBlocking(t *testing.T) *blocking {
+	return &blocking{begun: make(chan struct{}, 1000), let: make(chan struct{}, 1000), t: t}
 }
 
 func (b *blocking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.begun <- struct{}{}
-	<-b.let
+	await(b.t, b.let)
 	if b.then != nil {
 		b.add()
 		b.then.ServeHTTP(w, r)
@@ -60,7 +61,7 @@ func TestHTTPTwins(t *testing.T) {
 	t.Parallel()
 	const twins, rounds = 50, 10
 	onEachProtocol(t, func(t *testing.T, proto string) {
-		b := newBlocking()
+		b := newBlocking(t)
 		web := newSite(t, proto, guard().Handler(b))
 		for round := range rounds {
 			key := fmt.Sprint("K", round)
@@ -109,7 +110,7 @@ func TestHTTPLateOwner(t *testing.T) {
 			store := memstore.New()
 			seen := newEvents()
 			mw := guardWith(store, seen.option())
-			old, heir := newBlocking(), newBlocking()
+			old, heir := newBlocking(t), newBlocking(t)
 			old.then = outcome.answer
 			web := newSite(t, http1, mw.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Who") == "heir" {
@@ -265,7 +266,7 @@ func TestHTTPBodies(t *testing.T) {
 // claim nor a record.
 func TestHTTPFullStore(t *testing.T) {
 	t.Parallel()
-	b := newBlocking()
+	b := newBlocking(t)
 	mux := http.NewServeMux()
 	mw := guardWith(memstore.New(memstore.WithMaxEntries(100)))
 	mux.Handle("/slow", mw.Handler(b))
@@ -288,4 +289,32 @@ func TestHTTPFullStore(t *testing.T) {
 	requireReplay(t, within(t, first), web.post("/slow", "K", "b1"))
 	requireReplay(t, early, web.post("/fast", "first", "b1"))
 	require.Equal(t, 1, b.runs())
+}
+
+// What counts as the same request: the bytes as sent, or what a FingerprintFunc
+// says. Header fields do not.
+func TestHTTPSameRequest(t *testing.T) {
+	t.Parallel()
+	onEachProtocol(t, func(t *testing.T, proto string) {
+		var l ledger
+		mw := guard()
+		mux := http.NewServeMux()
+		mux.Handle("/bytes", mw.Handler(&l))
+		mux.Handle("/json", mw.With(idempotency.WithFingerprint(idempotency.FingerprintJSON)).Handler(&l))
+		web := newSite(t, proto, mux)
+		const sent, reordered, other = `{"amount":1,"to":"x"}`, "{\"to\": \"x\",\n \"amount\": 1.0}", `{"amount":2,"to":"x"}`
+		for _, path := range []string{"/bytes", "/json"} {
+			first := web.post(path, "K", sent, withHeader("Content-Type", "application/json"))
+			requireReplay(t, first, web.post(path, "K", sent, withHeader("Content-Type", "application/json; charset=utf-8")))
+			requireReplay(t, first, web.post(path, "K", "", withChunks(sent)))
+			requireProblem(t, web.post(path, "K", other), 409, idempotency.CodeKeyReused)
+			again := web.post(path, "K", reordered)
+			if path == "/json" {
+				requireReplay(t, first, again)
+			} else {
+				requireProblem(t, again, 409, idempotency.CodeKeyReused)
+			}
+		}
+		require.Equal(t, 2, l.runs())
+	})
 }

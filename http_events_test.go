@@ -38,6 +38,42 @@ func scripted(l *ledger) http.Handler {
 	})
 }
 
+// fate is what an Event tells.
+type fate struct {
+	Outcome idempotency.Outcome
+	Code    idempotency.Code
+	Status  int
+	Key     string
+	Failed  bool
+}
+
+// step is a request of the script, and what becomes of it.
+type step struct {
+	path, key, do, body string
+	want                fate
+}
+
+func script() []step {
+	return []step{
+		{"/", "A", "", "", fate{"executed", "", 201, "A", false}},
+		{"/", "A", "", "", fate{"replayed", "", 201, "A", false}},
+		{"/", "A", "", "other", fate{"refused", "idempotency_key_reused_with_different_params", 409, "A", false}},
+		{"/", "B", "large", "", fate{"executed", "response_not_replayable", 200, "B", false}},
+		{"/", "B", "large", "", fate{"refused", "response_not_replayable", 409, "B", false}},
+		{"/", "C", "busy", "", fate{"released", "", 429, "C", false}},
+		{"/", "C", "discard", "", fate{"released", "", 200, "C", false}},
+		{"/", "C", "panic", "", fate{"released", "handler_panicked", 0, "C", false}},
+		{"/", "C", "short", "", fate{"released", "", 200, "C", false}},
+		{"/", "C", "", "", fate{"executed", "", 201, "C", false}},
+		{"/", "D", "", fill(1001), fate{"refused", "request_body_too_large", 413, "D", false}},
+		{"/", "a,b", "", "", fate{"refused", "idempotency_key_invalid", 400, "", true}},
+		{"/required", "", "", "", fate{"refused", "idempotency_key_missing", 400, "", false}},
+		{"/", "E", "fail", "", fate{"refused", "store_unavailable", 503, "E", true}},
+		{"/open", "F", "fail", "", fate{"unguarded", "", 201, "F", true}},
+		{"/open", "F", "", "", fate{"replayed", "", 201, "F", false}},
+	}
+}
+
 // The Observer is told of every guarded request once, with what became of it;
 // and of no other.
 func TestHTTPEvents(t *testing.T) {
@@ -60,36 +96,7 @@ func TestHTTPEvents(t *testing.T) {
 		mux.Handle("/required", mw.With(idempotency.WithRequiredKey()).Handler(scripted(&l)))
 		mux.Handle("/open", mw.With(idempotency.WithFailOpen()).Handler(scripted(&l)))
 		web := newSite(t, proto, mux)
-
-		type fate struct {
-			Outcome idempotency.Outcome
-			Code    idempotency.Code
-			Status  int
-			Key     string
-			Failed  bool
-		}
-		steps := []struct {
-			path, key, do, body string
-			want                fate
-		}{
-			{"/", "A", "", "", fate{"executed", "", 201, "A", false}},
-			{"/", "A", "", "", fate{"replayed", "", 201, "A", false}},
-			{"/", "A", "", "other", fate{"refused", "idempotency_key_reused_with_different_params", 409, "A", false}},
-			{"/", "B", "large", "", fate{"executed", "response_not_replayable", 200, "B", false}},
-			{"/", "B", "large", "", fate{"refused", "response_not_replayable", 409, "B", false}},
-			{"/", "C", "busy", "", fate{"released", "", 429, "C", false}},
-			{"/", "C", "discard", "", fate{"released", "", 200, "C", false}},
-			{"/", "C", "panic", "", fate{"released", "handler_panicked", 0, "C", false}},
-			{"/", "C", "short", "", fate{"released", "", 200, "C", false}},
-			{"/", "C", "", "", fate{"executed", "", 201, "C", false}},
-			{"/", "D", "", fill(1001), fate{"refused", "request_body_too_large", 413, "D", false}},
-			{"/", "a,b", "", "", fate{"refused", "idempotency_key_invalid", 400, "", true}},
-			{"/required", "", "", "", fate{"refused", "idempotency_key_missing", 400, "", false}},
-			{"/", "E", "fail", "", fate{"refused", "store_unavailable", 503, "E", true}},
-			{"/open", "F", "fail", "", fate{"unguarded", "", 201, "F", true}},
-			{"/open", "F", "", "", fate{"replayed", "", 201, "F", false}},
-		}
-		for i, step := range steps {
+		for i, step := range script() {
 			failing = step.do == "fail"
 			web.fresh()
 			a, err := web.try(web.request(step.path, step.key, step.body, withHeader("Do", step.do)))

@@ -20,20 +20,20 @@ type txStore struct{ *memstore.Store }
 
 func (txStore) Bind(ctx context.Context, _ idempotency.Claim) context.Context { return ctx }
 
-// Options that make no sense make New and With panic, with a sentence that names
-// what to mend.
-func TestHTTPOptionsThatMakeNoSense(t *testing.T) {
-	t.Parallel()
+// senseless are options that make no sense.
+type senseless struct {
+	name  string
+	opts  []idempotency.Option
+	tx    bool   // with a TxStore
+	words string // that the sentence has
+}
+
+func senselessOptions() []senseless {
 	reconciler := func(context.Context, *idempotency.Execution) (*idempotency.Response, error) {
 		return nil, errors.New("unknown")
 	}
 	type opts []idempotency.Option
-	tests := []struct {
-		name  string
-		opts  opts
-		tx    bool
-		words string // that the sentence has
-	}{
+	return []senseless{
 		{"TTL zero", opts{idempotency.WithTTL(0)}, false, "WithTTL"},
 		{"TTL below zero", opts{idempotency.WithTTL(-1)}, false, "WithTTL"},
 		{"lease zero", opts{idempotency.WithLease(0)}, false, "WithLease"},
@@ -53,6 +53,7 @@ func TestHTTPOptionsThatMakeNoSense(t *testing.T) {
 		{"no methods", opts{idempotency.WithMethods()}, false, "WithMethods"},
 		{"no method", opts{idempotency.WithMethods("POST", "")}, false, "WithMethods"},
 		{"method with a space", opts{idempotency.WithMethods("PO ST")}, false, "WithMethods"},
+		{"HEAD", opts{idempotency.WithMethods("POST", "HEAD")}, false, "WithMethods"},
 		{"key header empty", opts{idempotency.WithKeyHeader("")}, false, "WithKeyHeader"},
 		{"key header with a colon", opts{idempotency.WithKeyHeader("Key:")}, false, "WithKeyHeader"},
 		{"key header with a space", opts{idempotency.WithKeyHeader("Idempotency Key")}, false, "WithKeyHeader"},
@@ -78,7 +79,13 @@ func TestHTTPOptionsThatMakeNoSense(t *testing.T) {
 		{"reconciler with a transaction", opts{idempotency.WithAtMostOnce(), idempotency.WithReconciler(reconciler)}, true, "WithAtMostOnce"},
 		{"fail open with a transaction", opts{idempotency.WithFailOpen()}, true, "WithFailOpen"},
 	}
-	for _, tt := range tests {
+}
+
+// Options that make no sense make New and With panic, with a sentence that names
+// what to mend.
+func TestHTTPOptionsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	for _, tt := range senselessOptions() {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var store idempotency.Store = memstore.New()

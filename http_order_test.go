@@ -194,7 +194,7 @@ func TestHTTPOrderCompressionInside(t *testing.T) {
 func TestHTTPOrderTimeoutOutside(t *testing.T) {
 	t.Parallel()
 	onEachProtocol(t, func(t *testing.T, proto string) {
-		b := newBlocking()
+		b := newBlocking(t)
 		seen := newEvents()
 		guarded := guard(seen.option()).Handler(b)
 		web := newSite(t, proto, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -243,7 +243,7 @@ func TestHTTPOrderTimeoutInside(t *testing.T) {
 				if !context.Cause(r.Context()).(interface{ Timeout() bool }).Timeout() {
 					panic("not the time limit's")
 				}
-				<-let
+				await(t, let)
 				_, err := io.WriteString(w, "late")
 				if err != nil {
 					ended.Add(1)

@@ -46,65 +46,69 @@ func TestHTTPPanics(t *testing.T) {
 			for _, written := range []string{"nothing", "something", "flushed"} {
 				t.Run(b.name+", "+written, func(t *testing.T) {
 					t.Parallel()
-					var l ledger
-					seen := newEvents()
-					store := memstore.New()
-					caught := make(chan any, 1)
-					inner := guardWith(store, seen.option()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						if r.Header.Get("Break") == "" {
-							l.ServeHTTP(w, r)
-							return
-						}
-						l.add()
-						if written != "nothing" {
-							_, _ = io.WriteString(w, "half an answer")
-						}
-						if written == "flushed" {
-							flush(w)
-						}
-						b.happen()
-					}))
-					web := newSite(t, proto, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						returned := false
-						defer func() {
-							if !returned {
-								p := recover()
-								caught <- p
-								panic(http.ErrAbortHandler) // as if not recovered, but silently
-							}
-						}()
-						inner.ServeHTTP(w, r)
-						returned = true
-					}))
-					web.fresh()
-					a, err := web.try(web.request("/", "K", "b1", withHeader("Break", "1")))
-					if written == "flushed" && err == nil {
-						require.Error(t, a.Err)
-					} else {
-						require.Error(t, err)
-					}
-					p := within(t, caught)
-					if b.name == "runtime error" {
-						require.Implements(t, (*runtime.Error)(nil), p)
-					} else {
-						require.True(t, p == b.value, "%v", p)
-					}
-					event := seen.next(t)
-					require.Equal(t, idempotency.OutcomeReleased, event.Outcome)
-					require.Equal(t, idempotency.CodePanicked, event.Code)
-					require.Zero(t, event.Status)
-					record, err := store.Lookup(t.Context(), scope("/", "K"))
-					require.NoError(t, err)
-					require.Nil(t, record)
-					web.fresh()
-					first := web.post("/", "K", "b1")
-					requireFirst(t, 201, first)
-					requireReplay(t, first, web.post("/", "K", "b1"))
-					require.Equal(t, 2, l.runs())
+					b.check(t, proto, written)
 				})
 			}
 		}
 	})
+}
+
+func (b breakdown) check(t *testing.T, proto, written string) {
+	var l ledger
+	seen := newEvents()
+	store := memstore.New()
+	caught := make(chan any, 1)
+	inner := guardWith(store, seen.option()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Break") == "" {
+			l.ServeHTTP(w, r)
+			return
+		}
+		l.add()
+		if written != "nothing" {
+			_, _ = io.WriteString(w, "half an answer")
+		}
+		if written == "flushed" {
+			flush(w)
+		}
+		b.happen()
+	}))
+	web := newSite(t, proto, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		returned := false
+		defer func() {
+			if !returned {
+				p := recover()
+				caught <- p
+				panic(http.ErrAbortHandler) // as if not recovered, but silently
+			}
+		}()
+		inner.ServeHTTP(w, r)
+		returned = true
+	}))
+	web.fresh()
+	a, err := web.try(web.request("/", "K", "b1", withHeader("Break", "1")))
+	if written == "flushed" && err == nil {
+		require.Error(t, a.Err)
+	} else {
+		require.Error(t, err)
+	}
+	p := within(t, caught)
+	if b.name == "runtime error" {
+		require.Implements(t, (*runtime.Error)(nil), p)
+	} else {
+		require.True(t, p == b.value, "%v", p)
+	}
+	event := seen.next(t)
+	require.Equal(t, idempotency.OutcomeReleased, event.Outcome)
+	require.Equal(t, idempotency.CodePanicked, event.Code)
+	require.Zero(t, event.Status)
+	record, err := store.Lookup(t.Context(), scope("/", "K"))
+	require.NoError(t, err)
+	require.Nil(t, record)
+	web.fresh()
+	first := web.post("/", "K", "b1")
+	requireFirst(t, 201, first)
+	requireReplay(t, first, web.post("/", "K", "b1"))
+	require.Equal(t, 2, l.runs())
 }
 
 // Without any recovery net/http logs the panic as it does without the middleware.

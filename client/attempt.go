@@ -60,14 +60,14 @@ func (o *operation) roundTrip() *attempt {
 		a.fail(err)
 		return a
 	}
-	stopTimer := o.startTimer(cancel)
+	stopTimer := o.startTimer(ctx, cancel)
 	a.resp, a.err = o.t.base().RoundTrip(out)
 	a.sent = a.err == nil || w.maybeSent(a.err)
 	if a.err == nil {
 		a.err = a.receive(o.t.answerLimit())
 	}
-	if inTime := stopTimer(); !inTime && !a.read {
-		a.err = context.Cause(ctx) // it may have struck after the header and before the body
+	if late := stopTimer(); late != nil && !a.read {
+		a.err = late // it may have struck after the header and before the body
 	}
 	if a.err != nil {
 		a.fail(a.err)
@@ -75,9 +75,9 @@ func (o *operation) roundTrip() *attempt {
 	return a
 }
 
-// startTimer bounds an attempt. The returned function reports whether it
-// stopped the timer before it struck.
-func (o *operation) startTimer(cancel context.CancelCauseFunc) (stop func() bool) {
+// startTimer bounds an attempt, whose context is ctx. The returned function
+// stops the timer; if it has struck already, it returns what ended the attempt.
+func (o *operation) startTimer(ctx context.Context, cancel context.CancelCauseFunc) (stop func() error) {
 	why := errAttemptTimeout
 	limit := time.Duration(min(
 		bound(o.t.AttemptTimeout, defaultAttemptTimeout),
@@ -86,7 +86,14 @@ func (o *operation) startTimer(cancel context.CancelCauseFunc) (stop func() bool
 	if left, ok := clientTimeout(o.req); ok && left < limit {
 		limit, why = left, errClientTimeout
 	}
-	return time.AfterFunc(limit, func() { cancel(why) }).Stop
+	timer := time.AfterFunc(limit, func() { cancel(why) })
+	return func() error {
+		if timer.Stop() {
+			return nil
+		}
+		cancel(why) // the timer's own call may be yet to come
+		return context.Cause(ctx)
+	}
 }
 
 // clientTimeout returns what is left of http.Client's Timeout, less a little.

@@ -30,6 +30,9 @@ type slowBody struct {
 }
 
 func (b *slowBody) Read(p []byte) (int, error) {
+	if b.after == 0 {
+		return b.text.Read(p)
+	}
 	timer := time.NewTimer(b.after)
 	defer timer.Stop()
 	select {
@@ -134,6 +137,31 @@ func TestDrainingIsBounded(t *testing.T) {
 		_, _, took, err := inBubble(t, &client.Transport{Base: base}, t.Context())
 		require.NoError(t, err)
 		require.Less(t, took, time.Second)
+	})
+}
+
+// Nor is one that has no end: on the fake clock no time passes while it is read.
+func TestDrainingIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var first context.Context
+		calls, read, closed := 0, 0, false
+		base := roundTripper(func(r *http.Request) (*http.Response, error) {
+			if calls++; calls > 1 {
+				require.Error(t, first.Err(), "the first attempt has ended")
+				return &http.Response{StatusCode: 201, Header: http.Header{}}, nil
+			}
+			first = r.Context()
+			endless := readerFunc(func(p []byte) (int, error) {
+				read += len(p)
+				return len(p), nil
+			})
+			return &http.Response{StatusCode: 503, Header: http.Header{}, ContentLength: -1, Body: &slowBody{ctx: first, text: endless, closed: &closed}}, nil
+		})
+		_, _, _, err := inBubble(t, &client.Transport{Base: base}, t.Context())
+		require.NoError(t, err)
+		require.LessOrEqual(t, read, 128<<10)
+		require.True(t, closed)
 	})
 }
 

@@ -93,22 +93,33 @@ func TestBodyThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A body whose Read never returns does not hold up a caller who has gone.
+// A body whose Read never returns does not hold up a caller who has gone, in
+// either way of going.
 func TestBodyThatBlocks(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	defer close(release)
-	ctx, cancel := context.WithCancel(t.Context())
-	body := &closeCounter{Reader: readerFunc(func([]byte) (int, error) {
-		cancel()
-		<-release
-		return 0, io.EOF
-	})}
-	base := &script{steps: created()}
-	_, err := fast(base).RoundTrip(post(t, ctx, anywhere, body))
-	require.ErrorIs(t, err, context.Canceled)
-	require.EqualValues(t, 1, body.closed.Load())
-	require.Empty(t, base.list())
+	for _, legacy := range []bool{false, true} {
+		release, stop := make(chan struct{}), make(chan struct{})
+		defer close(release)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		body := &closeCounter{Reader: readerFunc(func([]byte) (int, error) {
+			if legacy {
+				close(stop)
+			} else {
+				cancel()
+			}
+			<-release
+			return 0, io.EOF
+		})}
+		base := &script{steps: created()}
+		req := post(t, ctx, anywhere, body)
+		//lint:ignore SA1019 http.Client still sets it
+		req.Cancel = stop
+		_, err := fast(base).RoundTrip(req)
+		require.ErrorContains(t, err, "cancel")
+		require.EqualValues(t, 1, body.closed.Load())
+		require.Empty(t, base.list())
+	}
 }
 
 type readerFunc func([]byte) (int, error)

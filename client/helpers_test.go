@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,7 +45,12 @@ type sightings struct {
 }
 
 func (s *sightings) see(r *http.Request) (n int) {
-	e := sighting{Key: r.Header["Idempotency-Key"], Length: r.ContentLength, Chunked: len(r.TransferEncoding) > 0, Whole: true, At: time.Now()}
+	e := sighting{Length: r.ContentLength, Chunked: len(r.TransferEncoding) > 0, Whole: true, At: time.Now()}
+	for k, v := range r.Header { // a Base sees the spelling, a server does not
+		if http.CanonicalHeaderKey(k) == "Idempotency-Key" {
+			e.Key = append(e.Key, v...)
+		}
+	}
 	if r.Body != nil {
 		b, err := io.ReadAll(r.Body)
 		r.Body.Close()
@@ -60,6 +66,13 @@ func (s *sightings) list() []sighting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]sighting(nil), s.all...)
+}
+
+// dropTorn forgets requests whose body did not arrive whole.
+func (s *sightings) dropTorn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(e sighting) bool { return !e.Whole })
 }
 
 // requireSame checks that all sightings are of one operation and returns its key.

@@ -138,6 +138,7 @@ func TestOrigins(t *testing.T) {
 		{"other host", []string{"http://a.test/1", "http://b.test/2"}, false},
 		{"subdomain", []string{"http://a.test/1", "http://x.a.test/2"}, false},
 		{"other port", []string{"http://a.test/1", "http://a.test:8080/2"}, false},
+		{"TLS on the same port", []string{"http://a.test:8443/1", "https://a.test:8443/2"}, false},
 		{"TLS", []string{"http://a.test/1", "https://a.test/2"}, false},
 		{"no TLS", []string{"https://a.test/1", "http://a.test/2"}, false},
 		{"user name", []string{"http://a.test/1", "http://a.test@b.test/2"}, false},

@@ -119,7 +119,7 @@ func (t *Transport) delays() *backoff.ExponentialBackOff {
 		highest = defaultMaxBackoff
 	}
 	return &backoff.ExponentialBackOff{
-		InitialInterval:     min(lowest, highest) / 2,
+		InitialInterval:     max(min(lowest, highest)/2, 1), // zero would stay zero
 		MaxInterval:         highest / 2,
 		Multiplier:          2,
 		RandomizationFactor: 1,

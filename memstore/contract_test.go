@@ -20,7 +20,7 @@ func TestContract(t *testing.T) {
 // TestContractOnTheRealClock runs it once more with nothing faked.
 func TestContractOnTheRealClock(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, newStore, storetest.WithFull(newFull))
+	storetest.Run(t, newStore, storetest.WithFull(newFull), storetest.WithRounds(200))
 }
 
 func BenchmarkStore(b *testing.B) {

@@ -128,7 +128,7 @@ func TestExpiredMakeRoom(t *testing.T) {
 				time.Sleep(lease - 1)
 				_, err = s.Claim(t.Context(), claimOf(limit), lease)
 				require.ErrorIs(t, err, idempotency.ErrStoreFull)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				s.win(claimOf(limit - 1))
 				for i := range limit - 1 {
 					s.win(claimOf(limit + i))
@@ -215,7 +215,7 @@ func TestLimitOfBytes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			const limit = 24 << 20
+			const limit = 16 << 20
 			before := heapInUse()
 			s := setup(t, memstore.WithMaxBytes(limit))
 			n := 0
@@ -225,8 +225,11 @@ func TestLimitOfBytes(t *testing.T) {
 					require.ErrorIs(t, err, idempotency.ErrStoreFull)
 					break
 				}
-				if tt.resp != nil {
-					s.complete(c, tt.resp)
+				if tt.resp == nil {
+					continue
+				}
+				if err := s.Complete(t.Context(), c, tt.resp, time.Hour); err != nil {
+					t.Fatal(err)
 				}
 			}
 			got := heapInUse() - before

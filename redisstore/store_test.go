@@ -117,6 +117,8 @@ func TestHold(t *testing.T) {
 	a.Hold = time.Hour
 	require.NoError(t, s.Extend(t.Context(), a, time.Minute))
 	require.Equal(t, time.Minute, mustLose(t, s, twin(a), time.Minute).ExpiresIn)
+	mustClaim(t, s, a, time.Second)
+	require.Equal(t, time.Minute, mustLose(t, s, twin(a), time.Minute).ExpiresIn, "its own claim does not shorten it")
 
 	server.FastForward(time.Minute)
 	rec := mustLose(t, s, twin(a), time.Minute)

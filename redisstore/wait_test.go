@@ -190,7 +190,9 @@ func TestHints(t *testing.T) {
 	require.Eventually(t, func() bool { return subscribers() == 2 }, startTimeout, time.Millisecond)
 
 	require.NoError(t, s.Complete(t.Context(), a, response(nil), ttl))
-	msg, err := heard.ReceiveMessage(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	msg, err := heard.ReceiveMessage(ctx)
 	require.NoError(t, err)
 	require.Equal(t, s.RedisKey(a.Key), msg.Payload)
 	for range 3 {

@@ -43,6 +43,12 @@ func waiterFaults() []fault {
 		on("wait says nil when its context ends", func(_ *broken, next waitFunc) waitFunc {
 			return func(ctx context.Context, key idempotency.Key) error { _ = next(ctx, key); return nil }
 		}),
+		on("wait looks every other second", func(_ *broken, next waitFunc) waitFunc {
+			return func(ctx context.Context, key idempotency.Key) error {
+				time.Sleep(2 * time.Second)
+				return next(ctx, key)
+			}
+		}),
 		on("wait waits for an absent key", func(b *broken, next waitFunc) waitFunc {
 			return func(ctx context.Context, key idempotency.Key) error {
 				if b.peek(key) == nil {

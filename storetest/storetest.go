@@ -17,10 +17,11 @@ import (
 // was seen instead.
 //
 // newStore is called with the T of the case, so that it can register its
-// clean-up there; a store that shares a server with the others needs a prefix
-// or a table of its own. Cases that wait for time to pass run beside each other
-// on a real clock, so newStore must be safe for concurrent use; with [WithSleep]
-// everything runs in sequence. Run returns when all cases have ended.
+// clean-up there, and once with t itself, to see which interfaces the store has.
+// A store that shares a server with the others needs a prefix or a table of its
+// own. Cases that wait for time to pass run beside each other, so newStore must
+// be safe for concurrent use; with [WithSleep] everything runs in sequence. Run
+// returns when all cases have ended.
 //
 // Run starts subtests and so cannot be called inside a bubble of
 // [testing/synctest]; see [WithSynctest].
@@ -53,7 +54,8 @@ func Run(t *testing.T, newStore func(t *testing.T) idempotency.Store, opts ...Op
 
 // Check runs the cases of [Run] without package testing's help and returns
 // every broken rule, joined with [errors.Join], each a [*RuleError]; nil if the
-// store keeps the contract. The cases run in sequence, so on a real clock it
+// store keeps the contract. [errors.As] finds the first of them, and the joined
+// error's Unwrap() []error gives them all. The cases run in sequence, so on a real clock it
 // takes some ten seconds. It may be called inside a bubble of
 // [testing/synctest], where it takes no time at all.
 func Check(newStore func() idempotency.Store, opts ...Option) error {

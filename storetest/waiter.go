@@ -59,9 +59,19 @@ func (p *probe) woken(done <-chan error) {
 	}
 }
 
-// atOnce calls Wait, which has nothing to wait for.
+// atOnce calls Wait, which has nothing to wait for. A machine may stall, so the
+// quickest of a few calls counts.
 func (p *probe) atOnce(key idempotency.Key) {
-	p.woken(p.start(func(ctx context.Context) error { return p.waiter.Wait(ctx, key) }))
+	quickest := patience
+	for range 5 {
+		start := time.Now()
+		p.woken(p.start(func(ctx context.Context) error { return p.waiter.Wait(ctx, key) }))
+		quickest = min(quickest, time.Since(start))
+		if quickest < time.Second {
+			return
+		}
+	}
+	p.failf("Wait took %v although no claim is running", quickest)
 }
 
 // over returns a function that asks whether the claim on key has ended.
