@@ -162,6 +162,9 @@ func TestTxSpoiltByItsHandler(t *testing.T) {
 			err := f.Complete(ctx, c, newResponse("x"), ttl)
 			require.Error(t, err)
 			require.True(t, strings.HasPrefix(err.Error(), "pgstore: complete: "), err)
+			if name == "swallowed error" {
+				require.ErrorContains(t, err, "a statement of the handler failed")
+			}
 			// The server sees a connection that was closed a moment later.
 			var rec *idempotency.Record
 			require.Eventually(t, func() bool {
