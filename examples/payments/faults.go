@@ -81,9 +81,9 @@ func (s *stage) network(next http.Handler) http.Handler {
 		if r.Header.Get("X-Audit") != "" {
 			counts = &s.audit
 		}
-		attempt := counts.attempts.Add(1)
+		counts.attempts.Add(1)
 		if o := s.orders[r.Header.Get("X-Order")]; o != nil {
-			attempt = s.tally(s.attempts, o.Order)
+			attempt := s.tally(s.attempts, o.Order)
 			cut := (o.fault == cutAnswer || o.fault == declined) && attempt <= int64(o.cuts)
 			r.Context().Value(connKey{}).(*cuttable).cutNext(cut, o.cutAt)
 		}
