@@ -19,16 +19,17 @@ type blocking struct {
 	ledger
 	begun chan struct{}
 	let   chan struct{}
+	t     *testing.T
 	then  http.Handler // nil: the ledger's own answer
 }
 
-func newBlocking() *blocking {
-	return &blocking{begun: make(chan struct{}, 1000), let: make(chan struct{}, 1000)}
+func newBlocking(t *testing.T) *blocking {
+	return &blocking{begun: make(chan struct{}, 1000), let: make(chan struct{}, 1000), t: t}
 }
 
 func (b *blocking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.begun <- struct{}{}
-	<-b.let
+	await(b.t, b.let)
 	if b.then != nil {
 		b.add()
 		b.then.ServeHTTP(w, r)
@@ -60,7 +61,7 @@ func TestHTTPTwins(t *testing.T) {
 	t.Parallel()
 	const twins, rounds = 50, 10
 	onEachProtocol(t, func(t *testing.T, proto string) {
-		b := newBlocking()
+		b := newBlocking(t)
 		web := newSite(t, proto, guard().Handler(b))
 		for round := range rounds {
 			key := fmt.Sprint("K", round)
@@ -109,7 +110,7 @@ func TestHTTPLateOwner(t *testing.T) {
 			store := memstore.New()
 			seen := newEvents()
 			mw := guardWith(store, seen.option())
-			old, heir := newBlocking(), newBlocking()
+			old, heir := newBlocking(t), newBlocking(t)
 			old.then = outcome.answer
 			web := newSite(t, http1, mw.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Who") == "heir" {
@@ -265,7 +266,7 @@ func TestHTTPBodies(t *testing.T) {
 // claim nor a record.
 func TestHTTPFullStore(t *testing.T) {
 	t.Parallel()
-	b := newBlocking()
+	b := newBlocking(t)
 	mux := http.NewServeMux()
 	mw := guardWith(memstore.New(memstore.WithMaxEntries(100)))
 	mux.Handle("/slow", mw.Handler(b))

@@ -199,7 +199,7 @@ func TestHTTPFaultsComplete(t *testing.T) {
 				store.complete = func(next func() error) error {
 					return failed(func() error {
 						if !lost {
-							<-back
+							await(t, back)
 						}
 						return next()
 					})

@@ -47,7 +47,7 @@ func TestHTTPHangUpDuring(t *testing.T) {
 						flush(w)
 					}
 					begun <- struct{}{}
-					<-let
+					await(t, let)
 					if r.Context().Err() != nil || r.Context().Value(valueKey{}) != "a value" {
 						panic("the handler's context has ended or lost its values")
 					}
@@ -99,7 +99,7 @@ func TestHTTPHangUpThenRelease(t *testing.T) {
 		begun, let := make(chan struct{}, 2), make(chan struct{})
 		web, gone := hanging(t, proto, guardWith(store, seen.option()).Handler(l.counted(func(w http.ResponseWriter, _ *http.Request) {
 			begun <- struct{}{}
-			<-let
+			await(t, let)
 			w.WriteHeader(503)
 		})))
 		ctx, hangUp := context.WithCancel(t.Context())
@@ -162,7 +162,7 @@ func TestHTTPHangUpAfter(t *testing.T) {
 		store := &fakeStore{Store: memstore.New()}
 		store.complete = func(next func() error) error {
 			recording <- struct{}{}
-			<-record
+			await(t, record)
 			return next()
 		}
 		web, gone := hanging(t, proto, guardWith(store, seen.option(), idempotency.WithStoreTimeout(patience)).Handler(&l))

@@ -307,6 +307,15 @@ func within[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
+// await waits for c in a handler, which must not outlive its test.
+func await[T any](t *testing.T, c <-chan T) (v T) {
+	select {
+	case v = <-c:
+	case <-t.Context().Done():
+	}
+	return v
+}
+
 // events collects what an Observer is told.
 type events struct{ c chan idempotency.Event }
 

@@ -53,6 +53,7 @@ func senselessOptions() []senseless {
 		{"no methods", opts{idempotency.WithMethods()}, false, "WithMethods"},
 		{"no method", opts{idempotency.WithMethods("POST", "")}, false, "WithMethods"},
 		{"method with a space", opts{idempotency.WithMethods("PO ST")}, false, "WithMethods"},
+		{"HEAD", opts{idempotency.WithMethods("POST", "HEAD")}, false, "WithMethods"},
 		{"key header empty", opts{idempotency.WithKeyHeader("")}, false, "WithKeyHeader"},
 		{"key header with a colon", opts{idempotency.WithKeyHeader("Key:")}, false, "WithKeyHeader"},
 		{"key header with a space", opts{idempotency.WithKeyHeader("Idempotency Key")}, false, "WithKeyHeader"},

@@ -194,7 +194,7 @@ func TestHTTPOrderCompressionInside(t *testing.T) {
 func TestHTTPOrderTimeoutOutside(t *testing.T) {
 	t.Parallel()
 	onEachProtocol(t, func(t *testing.T, proto string) {
-		b := newBlocking()
+		b := newBlocking(t)
 		seen := newEvents()
 		guarded := guard(seen.option()).Handler(b)
 		web := newSite(t, proto, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -243,7 +243,7 @@ func TestHTTPOrderTimeoutInside(t *testing.T) {
 				if !context.Cause(r.Context()).(interface{ Timeout() bool }).Timeout() {
 					panic("not the time limit's")
 				}
-				<-let
+				await(t, let)
 				_, err := io.WriteString(w, "late")
 				if err != nil {
 					ended.Add(1)
@@ -271,7 +271,7 @@ func TestHTTPOrderMaxBytesInside(t *testing.T) {
 		var l ledger
 		web := newSite(t, proto, guard().Handler(http.MaxBytesHandler(l.counted(func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.ReadAll(r.Body); err != nil {
-				http.Error(w, err.Error(), 413)
+				http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
 			}
 		}), 3)))
 		first := web.post("/", "K", "1234")
@@ -319,7 +319,7 @@ func TestHTTPOrderAuthentication(t *testing.T) {
 	guarded := guard().Handler(&l)
 	web := newSite(t, http1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if revoked.Load() {
-			http.Error(w, "revoked", 403)
+			http.Error(w, "revoked", http.StatusForbidden)
 			return
 		}
 		guarded.ServeHTTP(w, r)

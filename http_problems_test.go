@@ -50,8 +50,8 @@ func refusals() []refusalCase {
 		{name: "key check", opts: opts{idempotency.WithKeyCheck(func(string) error { return errors.New("cause") })}, status: 400, code: idempotency.CodeKeyInvalid},
 		{name: "user unknown", user: "-", status: 401, code: idempotency.CodeUserUnknown},
 		{name: "body too large", body: "large", opts: opts{idempotency.WithMaxRequestBytes(1)}, status: 413, code: idempotency.CodeBodyTooLarge},
-		{name: "fingerprint fails", opts: opts{idempotency.WithFingerprint(failingFingerprint)}, status: 400, code: idempotency.CodeBodyUnreadable, retryable: true},
-		{name: "fingerprint panics", opts: opts{idempotency.WithFingerprint(panickingFingerprint)}, status: 400, code: idempotency.CodeBodyUnreadable, retryable: true},
+		{name: "fingerprint fails", opts: opts{idempotency.WithFingerprint(failingFingerprint)}, status: 400, code: idempotency.CodeBodyUnreadable},
+		{name: "fingerprint panics", opts: opts{idempotency.WithFingerprint(panickingFingerprint)}, status: 400, code: idempotency.CodeBodyUnreadable},
 		{name: "in progress", store: stated{record: running(time.Hour)}, status: 409, code: idempotency.CodeInProgress, retryable: true, after: 2},
 		{name: "in progress for a moment", store: stated{record: running(time.Millisecond)}, status: 409, code: idempotency.CodeInProgress, retryable: true, after: 1},
 		{name: "in progress, own retry-after", store: stated{record: running(time.Hour)}, opts: opts{idempotency.WithRetryAfter(4500 * time.Millisecond)}, status: 409, code: idempotency.CodeInProgress, retryable: true, after: 5},
@@ -193,7 +193,7 @@ func TestHTTPProblemsMismatchFirst(t *testing.T) {
 			if status != 0 {
 				opts, want = append(opts, idempotency.WithMismatchStatus(status)), status
 			}
-			b := newBlocking()
+			b := newBlocking(t)
 			web := newSite(t, proto, guard(opts...).Handler(b))
 			first := b.begin(t, web, web.request("/", "K", "b1"))
 			p := requireProblem(t, web.post("/", "K", "b2"), want, idempotency.CodeKeyReused)

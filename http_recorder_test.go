@@ -162,7 +162,7 @@ func TestHTTPRecorderLive(t *testing.T) {
 						if err := way(w); err != nil {
 							panic(err)
 						}
-						if got := <-seen; got != fmt.Sprintf("event %d\n", i) {
+						if got := await(t, seen); got != fmt.Sprintf("event %d\n", i) {
 							panic(got)
 						}
 					}
@@ -195,7 +195,7 @@ func TestHTTPRecorderHoldsBack(t *testing.T) {
 		store := &fakeStore{Store: memstore.New()}
 		store.complete = func(next func() error) error {
 			close(recording)
-			<-record
+			await(t, record)
 			return next()
 		}
 		web := newSite(t, proto, guardWith(store, idempotency.WithStoreTimeout(patience)).Handler(&ledger{}))

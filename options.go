@@ -77,7 +77,8 @@ func WithTTL(d time.Duration) Option { return func(c *config) { c.ttl = d } }
 // seconds. A running handler extends it every third of that, so a lease says
 // nothing about how long a handler may take: it is how long a key stays blocked
 // after a crash, and how long the store may be out of reach before a running
-// handler loses its claim.
+// handler loses its claim. Keep it at three times the store timeout or more: a
+// claim is not extended while its completion hangs in the store.
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
 // WithMaxExecution sets how long a handler may run. Default 15 minutes. After it
@@ -130,7 +131,7 @@ func WithKeyCheck(check func(key string) error) Option {
 func WithRequiredKey() Option { return func(c *config) { c.requireKey = true } }
 
 // WithMethods sets the guarded methods. Default POST and PATCH. Requests of other
-// methods pass through untouched, key or no key.
+// methods pass through untouched, key or no key. HEAD cannot be guarded.
 func WithMethods(methods ...string) Option {
 	return func(c *config) { c.methods = slices.Clone(methods) }
 }
@@ -142,9 +143,10 @@ func WithSkip(skip func(r *http.Request) bool) Option {
 }
 
 // WithEndpoint sets what the endpoint of a request's [Key] is. By default that is
-// the method and the path as the client sent it. With this option method and path
-// go into the fingerprint instead, so that a route pattern shared by many
-// resources gives a mismatch, never another resource's answer.
+// the method and the path as the client sent it; the host does not count. With
+// this option method and path go into the fingerprint instead, so that a route
+// pattern shared by many resources gives a mismatch, never another resource's
+// answer.
 func WithEndpoint(endpoint func(r *http.Request) string) Option {
 	return func(c *config) { must(endpoint != nil, "WithEndpoint(nil): pass a function"); c.endpoint = endpoint }
 }
@@ -248,6 +250,7 @@ func (c *config) check(tx bool) {
 	must(len(c.methods) > 0, "WithMethods(): name at least one method")
 	for _, method := range c.methods {
 		must(isToken(method), "WithMethods(%q): that is no method", method)
+		must(method != http.MethodHead, "WithMethods(%q): leave it out, an answer to HEAD has nothing to record", method)
 	}
 	must(c.keyHeader != c.replayHeader, "WithReplayHeader(%q): that is the header of the key", c.replayHeader)
 	must(c.reconciler == nil || c.atMostOnce, "WithReconciler needs WithAtMostOnce: without it no outcome stays unknown")

@@ -75,6 +75,8 @@ type Error struct {
 	Docs           string        // from WithDocs
 	Header         http.Header   // to add to the answer, e.g. WWW-Authenticate
 	Err            error         // the cause; never leaves the process
+
+	final bool // not retryable, whatever the code says
 }
 
 // Error returns the code, with the cause if there is one. It is for logs.
@@ -94,7 +96,7 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Retryable() bool {
 	switch e.Code {
 	case CodeInProgress, CodeStoreUnavailable, CodeNotCommitted, CodeBodyUnreadable:
-		return true
+		return !e.final
 	case CodeOutcomeUnknown:
 		return e.RetryAfter > 0
 	}

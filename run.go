@@ -73,21 +73,7 @@ func (x *run) begin() {
 // handle runs the handler and settles what comes of it.
 func (x *run) handle() {
 	defer x.cancel(nil)
-	ctx := x.ctx
-	if x.m.tx != nil {
-		ctx = x.m.tx.Bind(ctx, x.claim)
-	}
-	r := x.r.WithContext(ctx)
-	if x.body != nil {
-		x.replayed.rest = x.body
-		r.Body = &x.replayed
-	}
 	x.recorder.init(x.m, x.w)
-	var w http.ResponseWriter = &x.recorder
-	if x.m.tx == nil {
-		w = flusher{&x.recorder}
-	}
-
 	started := time.Now()
 	returned := false
 	defer func() {
@@ -97,9 +83,26 @@ func (x *run) handle() {
 			x.panicked()
 		}
 	}()
-	x.next.ServeHTTP(w, r)
+	x.next.ServeHTTP(x.guarded())
 	returned = true
 	x.settle(x.ended(started))
+}
+
+// guarded returns what the handler is called with.
+func (x *run) guarded() (http.ResponseWriter, *http.Request) {
+	ctx := x.ctx
+	if x.m.tx != nil {
+		ctx = x.m.tx.Bind(ctx, x.claim)
+	}
+	r := x.r.WithContext(ctx)
+	if x.body != nil {
+		x.replayed.rest = x.body
+		r.Body = &x.replayed
+	}
+	if x.m.tx != nil {
+		return &x.recorder, r
+	}
+	return flusher{&x.recorder}, r
 }
 
 // ended is called when the handler has ended, however it did. It reports whether

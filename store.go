@@ -170,7 +170,8 @@ type Inspector interface {
 
 	// Forget removes whatever the store holds for key, a running claim included:
 	// the next request with that key runs the handler. A handler that is still
-	// running learns of it at its next Extend. Forgetting an absent key is no
+	// running takes the key again at its next heartbeat, unless another request
+	// has it by then; make sure that it is dead. Forgetting an absent key is no
 	// error.
 	Forget(ctx context.Context, key Key) error
 }

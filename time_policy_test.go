@@ -211,3 +211,20 @@ func TestPolicyThatPanics(t *testing.T) {
 		})
 	}
 }
+
+// Discard counts more than a policy that records panics.
+func TestDiscardedPanicIsNotRecorded(t *testing.T) {
+	bubble(t, func(b *bubbleWorld) {
+		b.work = func(w http.ResponseWriter, r *http.Request, run int) {
+			if run == 1 {
+				idempotency.FromContext(r.Context()).Discard()
+				panic("boom")
+			}
+			bubbleCreated(w, run)
+		}
+		p := b.process(idempotency.WithPolicy(idempotency.RecordAll))
+		require.Equal(b, "boom", p.send().panicked)
+		require.Equal(b, idempotency.OutcomeReleased, p.event().Outcome)
+		p.send().created(2)
+	})
+}

@@ -40,14 +40,17 @@
 //     as the replica lags. It cannot be closed, only made rarer, by
 //     min-replicas-to-write and min-replicas-max-lag, with which a master that
 //     has lost its replicas refuses claims. The Store has no option for WAIT: it
-//     makes a claim take about three times as long, does not undo the write when
-//     the replica does not answer, and does not oblige Sentinel or Cluster to
-//     promote the replica that did. Where a second run is not to be borne, use
-//     pgstore.NewTx.
+//     makes a claim take half as long again to three times as long, does not
+//     undo the write when the replica does not answer, and does not oblige
+//     Sentinel or Cluster to promote the replica that did. Where a second run is
+//     not to be borne, use pgstore.NewTx.
 //   - Replicas. Claims, replays and waits are decided by the master, also with a
 //     client built with ReadOnly, RouteRandomly or RouteByLatency.
 //   - A redis.Ring moves the keys of a server that does not answer to another
 //     one, which knows nothing of their claims. Check refuses it.
+//
+// After the death of a master a go-redis ClusterClient by itself asks for the new
+// one only once a minute; the Store makes it ask whenever nobody has answered.
 //
 // [Store.Check] looks at all of this at start-up, as far as the server lets it.
 //

@@ -64,7 +64,7 @@ func TestMixedLoad(t *testing.T) {
 			t.Parallel()
 			p := startProxy(t, srv.addr)
 			client := newClient(t, p.addr, func(o *redis.Options) {
-				o.PoolSize, o.ReadTimeout, o.MaxRetries = 8, 100*time.Millisecond, retries
+				o.PoolSize, o.ReadTimeout, o.MaxRetries = 8, 500*time.Millisecond, retries
 			})
 			mixedLoad(t, client, func(on bool) {
 				if on {
@@ -112,8 +112,7 @@ func TestMixedLoadWithRestarts(t *testing.T) {
 func mixedLoad(t *testing.T, client redis.UniversalClient, trouble func(on bool)) {
 	t.Helper()
 	const keys, twins = 1000, 3
-	store := redisstore.New(client, redisstore.WithPrefix(t.Name()+":"), quiet())
-	require.NoError(t, store.Check(t.Context()))
+	store := redisstore.New(client, redisstore.WithPrefix(t.Name()+":"))
 	trouble(true)
 	app := &payments{runs: make([]atomic.Int64, keys)}
 	mw := idempotency.New(store, idempotency.SharedKeys,
@@ -155,18 +154,22 @@ func mixedLoad(t *testing.T, client redis.UniversalClient, trouble func(on bool)
 	for n := range keys {
 		require.LessOrEqual(t, app.runs[n].Load(), int64(1), "key %d", n)
 		rec := send(t.Context(), h, n)
-		for rec.Code == http.StatusConflict { // a claim whose release was lost as well
-			stuck++
+		for tries := 0; rec.Code != http.StatusCreated; rec = send(t.Context(), h, n) {
+			tries++
+			require.Less(t, tries, 1000, "key %d goes on getting %d %s", n, rec.Code, rec.Body)
+			checkAnswer(t, n, rec)
+			if rec.Code != http.StatusConflict {
+				continue
+			}
+			stuck++ // a claim whose release was lost as well
 			key := mixedKey(t, n)
 			found, err := store.Lookup(t.Context(), key)
 			require.NoError(t, err)
-			if found != nil {
+			if found != nil && found.Response == nil {
 				require.LessOrEqual(t, found.ExpiresIn, mixedLease, "key %d is stuck for longer than a lease", n)
 				require.NoError(t, store.Wait(t.Context(), key))
 			}
-			rec = send(t.Context(), h, n)
 		}
-		require.Equal(t, http.StatusCreated, rec.Code, rec.Body.String())
 		checkAnswer(t, n, rec)
 		require.EqualValues(t, 1, app.runs[n].Load(), "key %d", n)
 	}

@@ -26,14 +26,14 @@ return {redis.call('PTTL', KEYS[1]), redis.call('GETRANGE', KEYS[1], 0, ARGV[1])
 // Neither the lease nor the hold of the own claim gets shorter. Where the value
 // stays as it is only the time is set: a server out of memory allows that.
 //
-// Every tonumber names its base: a hold has leading zeros, which some Lua takes
-// for octal.
+// Numbers go through tonumber: a hold has leading zeros, and arithmetic on such a
+// text is octal in the Lua of miniredis.
 var claimScript = redis.NewScript(`
 local v = redis.call('GETRANGE', KEYS[1], 0, ARGV[5])
 local left = redis.call('PTTL', KEYS[1])
-local lease, hold = tonumber(ARGV[3], 10), tonumber(ARGV[4], 10)
+local lease, hold = tonumber(ARGV[3]), tonumber(ARGV[4])
 if string.sub(v, 1, #ARGV[1]) == ARGV[1] then
-  local held = tonumber(string.sub(v, -13), 10)
+  local held = tonumber(string.sub(v, -13))
   lease = math.max(lease, left - held)
   if hold > held then
     redis.call('SET', KEYS[1], string.sub(v, 1, -14) .. ARGV[4], 'PX', string.format('%.0f', lease + hold))
@@ -43,7 +43,7 @@ if string.sub(v, 1, #ARGV[1]) == ARGV[1] then
   return 1
 end
 if ARGV[6] ~= '' and string.sub(v, 1, #ARGV[6]) == ARGV[6]
-  and left >= 0 and left <= tonumber(string.sub(v, -13), 10) then
+  and left >= 0 and left <= tonumber(string.sub(v, -13)) then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', string.format('%.0f', lease + hold))
   return 1
 end
