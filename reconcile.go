@@ -14,9 +14,9 @@ import (
 // a context like a handler's.
 //
 // A Response is recorded and answered. [ErrNotExecuted] says that nothing was
-// done: the handler runs. Any other error, or a panic, leaves the outcome
-// unknown: the request is refused with 409 outcome_unknown, and one that comes
-// after the lease asks again.
+// done: the handler runs, unless the context has ended by then. Any other error,
+// or a panic, leaves the outcome unknown: the request is refused with 409
+// outcome_unknown, and one that comes after the lease asks again.
 type Reconciler func(ctx context.Context, e *Execution) (*Response, error)
 
 // outcomeUnknown is the refusal of a request whose key a dead run blocks.
@@ -69,6 +69,9 @@ func (x *run) ask() (resp *Response, err error) {
 	}()
 	resp, err = x.m.reconciler(x.ctx, &x.execution)
 	switch {
+	case errors.Is(err, ErrNotExecuted) && x.ctx.Err() != nil:
+		// The claim may be another's by now, who may have run the handler.
+		return nil, fmt.Errorf("idempotency: the reconciler took too long: %w", context.Cause(x.ctx))
 	case err != nil:
 		return nil, err
 	case resp == nil:

@@ -261,3 +261,27 @@ func TestReconcilersContext(t *testing.T) {
 		})
 	}
 }
+
+// A Reconciler that finds out too late that nothing was done, after its claim is
+// lost or its time is over: another may have run the handler by then.
+func TestNotExecutedTooLate(t *testing.T) {
+	for _, cause := range []error{idempotency.ErrClaimLost, idempotency.ErrMaxExecution} {
+		bubble(t, func(b *bubbleWorld) {
+			b.brokenOff()
+			began := b.now()
+			p := b.reconciling(func(ctx context.Context, _ *idempotency.Execution) (*idempotency.Response, error) {
+				<-ctx.Done()
+				return nil, idempotency.ErrNotExecuted
+			}, idempotency.WithMaxExecution(65*second))
+			a := p.start()
+			b.until(began + 5*second)
+			if errors.Is(cause, idempotency.ErrClaimLost) {
+				p.fake.always("Extend", bubbleFault{refuse: errBubbleDown})
+			}
+			a.wait().unknown(true)
+			require.ErrorIs(b, p.event().Err, cause)
+			require.Equal(b, idempotency.OutcomeRefused, p.event().Outcome)
+			b.ran(1) // the one that broke off
+		})
+	}
+}
