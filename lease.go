@@ -77,6 +77,8 @@ func (k *keeper) beat() {
 	case !now.Before(lapse):
 		k.lose(ErrClaimLost)
 		return
+	case k.flying != nil:
+		return // the timer had fired before the beat in flight set it
 	}
 	limit := now.Add(k.timeout)
 	for _, t := range [...]time.Time{lapse, k.end} {
@@ -87,6 +89,7 @@ func (k *keeper) beat() {
 	var ctx context.Context
 	ctx, k.abort = context.WithDeadline(k.values, limit)
 	k.flying = make(chan struct{})
+	k.timer.Reset(k.until(lapse)) // for a store that does not heed its context
 	k.mu.Unlock()
 
 	err := k.renew(ctx)

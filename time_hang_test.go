@@ -85,3 +85,28 @@ func TestEventDurations(t *testing.T) {
 		require.Equal(b, bubbleKey(), e.Key)
 	})
 }
+
+// A store that does not heed its context: the handler's context ends with the
+// lease, or the longest execution, all the same.
+func TestBeatThatDoesNotHeedItsContext(t *testing.T) {
+	for _, c := range []struct {
+		longest time.Duration
+		want    bubbleEnd
+	}{
+		{time.Hour, bubbleEnd{bubbleLease, idempotency.ErrClaimLost}},
+		{bubbleLease, bubbleEnd{bubbleLease, idempotency.ErrMaxExecution}},
+	} {
+		bubble(t, func(b *bubbleWorld) {
+			var end bubbleEnd
+			b.work = func(w http.ResponseWriter, r *http.Request, run int) {
+				<-r.Context().Done()
+				end = bubbleEnd{b.now(), context.Cause(r.Context())}
+				bubbleCreated(w, run)
+			}
+			p := b.process(idempotency.WithMaxExecution(c.longest))
+			p.fake.once("Extend", bubbleFault{delay: time.Minute, deaf: true})
+			p.send().created(1)
+			require.Equal(b, c.want, end)
+		})
+	}
+}
