@@ -44,6 +44,11 @@ func onEach(t *testing.T, f func(t *testing.T, s *site)) {
 			s := &site{t: t, orders: routers.NewOrders(), events: make(chan idempotency.Event, 100)}
 			mw := idempotency.New(memstore.New(), routers.User, idempotency.WithObserver(s.observe))
 			s.server = serve(t, router.New(s.orders, mw))
+			t.Cleanup(func() { // before the server's, which waits for its handlers
+				for _, id := range []string{"1", "2"} {
+					s.orders.Ship(id)
+				}
+			})
 			f(t, s)
 		})
 	}
@@ -77,15 +82,20 @@ func (s *site) do(method, path, key, body string, header ...string) answer {
 	s.t.Helper()
 	resp := s.open(method, path, key, body, header...)
 	defer func() { _ = resp.Body.Close() }()
-	var from io.Reader = resp.Body
-	if resp.Header.Get("Content-Encoding") == "gzip" {
-		z, err := gzip.NewReader(resp.Body)
-		require.NoError(s.t, err)
-		from = z
-	}
-	text, err := io.ReadAll(from)
+	text, err := io.ReadAll(decoded(s.t, resp))
 	require.NoError(s.t, err)
 	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+// decoded returns the body of an answer, which may be compressed.
+func decoded(t *testing.T, resp *http.Response) io.Reader {
+	t.Helper()
+	if resp.Header.Get("Content-Encoding") != "gzip" {
+		return resp.Body
+	}
+	z, err := gzip.NewReader(resp.Body)
+	require.NoError(t, err)
+	return z
 }
 
 // open sends a request and returns when the header of the answer is there.

@@ -160,3 +160,7 @@ func (w *gzipWriter) FlushError() error {
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
+
+// Flush is for gin, whose writer looks for http.Flusher only: without it a flush
+// under gin would do nothing and say nothing.
+func (w *gzipWriter) Flush() { _ = w.FlushError() }

@@ -110,11 +110,19 @@ func (o *Orders) Track(ctx context.Context, id string, tell func(event string)) 
 	return nil
 }
 
-// Ship ends Track, once for each order.
+// Ship ends Track of an order. Again, or without the order, it does nothing.
 func (o *Orders) Ship(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	close(o.shipped[id])
+	shipped := o.shipped[id]
+	if shipped == nil {
+		return
+	}
+	select {
+	case <-shipped:
+	default:
+		close(shipped)
+	}
 }
 
 // Refund has a bug: it panics.

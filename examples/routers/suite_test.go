@@ -83,30 +83,34 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// A stream arrives as it is written; twins meanwhile are refused; afterwards it
-// is replayed whole.
+// A stream arrives as it is written, also through compression; twins meanwhile
+// are refused; afterwards it is replayed whole.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *site) {
 		s.post("/orders", "A", tea)
-		resp := s.open("POST", "/orders/1/track", "K", "")
-		defer func() { _ = resp.Body.Close() }()
-		require.Equal(t, 200, resp.StatusCode)
-		stream := bufio.NewReader(resp.Body)
-		require.Equal(t, "data: packed\n", line(t, stream), "before the handler has ended")
-		twin := s.post("/orders/1/track", "K", "")
-		requireProblem(t, 409, idempotency.CodeInProgress, twin)
-		require.Equal(t, "2", twin.header.Get("Retry-After"))
-		requireProblem(t, 409, idempotency.CodeKeyReused, s.post("/orders/1/track", "K", "other"))
-		s.orders.Ship("1")
-		rest, err := io.ReadAll(stream)
-		require.NoError(t, err)
-		require.Equal(t, "\ndata: shipped\n\n", string(rest))
-		again := s.post("/orders/1/track", "K", "")
-		require.True(t, again.replayed())
-		require.Equal(t, "data: packed\n\ndata: shipped\n\n", again.body)
-		require.Equal(t, "text/event-stream", again.header.Get("Content-Type"))
-		require.Equal(t, 2, s.orders.Calls())
+		s.post("/orders", "B", tea)
+		for id, encoding := range map[string]string{"1": "identity", "2": "gzip"} {
+			path, calls := "/orders/"+id+"/track", s.orders.Calls()
+			resp := s.open("POST", path, "K", "", "Accept-Encoding", encoding)
+			require.Equal(t, 200, resp.StatusCode)
+			stream := bufio.NewReader(decoded(t, resp))
+			require.Equal(t, "data: packed\n", line(t, stream), "before the handler has ended")
+			twin := s.post(path, "K", "")
+			requireProblem(t, 409, idempotency.CodeInProgress, twin)
+			require.Equal(t, "2", twin.header.Get("Retry-After"))
+			requireProblem(t, 409, idempotency.CodeKeyReused, s.post(path, "K", "other"))
+			s.orders.Ship(id)
+			rest, err := io.ReadAll(stream)
+			require.NoError(t, err)
+			require.Equal(t, "\ndata: shipped\n\n", string(rest))
+			require.NoError(t, resp.Body.Close())
+			again := s.post(path, "K", "")
+			require.True(t, again.replayed())
+			require.Equal(t, "data: packed\n\ndata: shipped\n\n", again.body)
+			require.Equal(t, "text/event-stream", again.header.Get("Content-Type"))
+			require.Equal(t, calls+1, s.orders.Calls())
+		}
 	})
 }
 
