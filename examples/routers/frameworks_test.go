@@ -24,20 +24,19 @@ func guard() *idempotency.Middleware {
 func TestGinChain(t *testing.T) {
 	t.Parallel()
 	runs := 0
+	var seen []any // by the handlers
 	r := gin.New()
 	r.Use(routers.GinGuard(guard()))
 	r.POST("/status", func(c *gin.Context) {
 		runs++
 		c.Status(http.StatusAccepted)
 		c.Status(http.StatusNoContent)
-		require.Equal(t, http.StatusNoContent, c.Writer.Status())
-		require.False(t, c.Writer.Written())
+		seen = append(seen, c.Writer.Status(), c.Writer.Written())
 	})
 	r.POST("/error", func(c *gin.Context) {
 		runs++
 		c.AbortWithStatusJSON(http.StatusConflict, gin.H{"a": 1})
-		require.True(t, c.Writer.Written())
-		require.Equal(t, len(`{"a":1}`), c.Writer.Size())
+		seen = append(seen, c.Writer.Size(), c.Writer.Written())
 	})
 	s := &site{t: t, server: serve(t, r)}
 	first := s.post("/status", "K", "")
@@ -47,6 +46,7 @@ func TestGinChain(t *testing.T) {
 	require.Equal(t, http.StatusConflict, first.status)
 	requireReplay(t, first, s.post("/error", "K", ""))
 	require.Equal(t, 2, runs)
+	require.Equal(t, []any{204, false, len(`{"a":1}`), true}, seen)
 	// Given to the engine, the guard is run for unknown paths, too: their 404 is
 	// kept, though without gin's body.
 	require.Equal(t, http.StatusNotFound, s.post("/nowhere", "K", "").status)
@@ -56,10 +56,11 @@ func TestGinChain(t *testing.T) {
 func TestGinWriter(t *testing.T) {
 	t.Parallel()
 	r := gin.New()
+	var pusher http.Pusher
+	var hijacked error
 	r.POST("/", routers.GinGuard(guard()), func(c *gin.Context) {
-		require.Nil(t, c.Writer.Pusher())
-		_, _, err := c.Writer.Hijack()
-		require.ErrorIs(t, err, http.ErrNotSupported)
+		pusher = c.Writer.Pusher()
+		_, _, hijacked = c.Writer.Hijack()
 		left := []string{"c", "b", "a"}
 		c.Stream(func(w io.Writer) bool {
 			last := len(left) - 1
@@ -72,6 +73,8 @@ func TestGinWriter(t *testing.T) {
 	s := &site{t: t, server: serve(t, r)}
 	first := s.post("/", "K", "")
 	require.Equal(t, "abcd", first.body)
+	require.Nil(t, pusher)
+	require.ErrorIs(t, hijacked, http.ErrNotSupported)
 	again := s.post("/", "K", "")
 	require.True(t, again.replayed())
 	require.Equal(t, "abcd", again.body)
