@@ -18,8 +18,8 @@ type deadline struct {
 	ended bool
 }
 
-func (d *deadline) init(values context.Context, timeout time.Duration) {
-	d.Context, d.at = values, time.Now().Add(timeout)
+func (d *deadline) init(values context.Context, at time.Time) {
+	d.Context, d.at = values, at
 }
 
 // cancel ends the context.

@@ -6,8 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -118,6 +120,58 @@ func blocks(text, language string) (found []string) {
 	for _, part := range parts {
 		if body, ok := strings.CutPrefix(part, language+"\n"); ok {
 			found = append(found, body)
+		}
+	}
+	return found
+}
+
+// TestDocumentedLinksLead follows the relative links of the Markdown files, to
+// headings, too.
+func TestDocumentedLinksLead(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, file := range append(files, "README.md", "CONTRIBUTING.md", "SECURITY.md", "proof/README.md", "vectors/README.md") {
+		text, err := os.ReadFile(file)
+		if os.IsNotExist(err) {
+			continue
+		}
+		require.NoError(t, err)
+		for _, match := range link.FindAllStringSubmatch(string(text), -1) {
+			target, anchor, _ := strings.Cut(match[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			path := file
+			if target != "" {
+				path = filepath.Join(filepath.Dir(file), target)
+			}
+			_, err := os.Stat(path)
+			require.NoError(t, err, "%s: %s", file, match[1])
+			if anchor != "" {
+				page, err := os.ReadFile(path)
+				require.NoError(t, err)
+				require.Contains(t, anchors(string(page)), anchor, "%s: %s", file, match[1])
+			}
+		}
+	}
+}
+
+// anchors returns what the headings of a page are linked by.
+func anchors(page string) (found []string) {
+	for line := range strings.Lines(page) {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
+			title = strings.ToLower(strings.TrimSpace(title))
+			found = append(found, strings.Map(func(r rune) rune {
+				switch {
+				case r == ' ':
+					return '-'
+				case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+					return r
+				}
+				return -1
+			}, title))
 		}
 	}
 	return found

@@ -271,7 +271,7 @@ func TestHTTPOrderMaxBytesInside(t *testing.T) {
 		var l ledger
 		web := newSite(t, proto, guard().Handler(http.MaxBytesHandler(l.counted(func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.ReadAll(r.Body); err != nil {
-				http.Error(w, err.Error(), 413)
+				http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
 			}
 		}), 3)))
 		first := web.post("/", "K", "1234")
@@ -319,7 +319,7 @@ func TestHTTPOrderAuthentication(t *testing.T) {
 	guarded := guard().Handler(&l)
 	web := newSite(t, http1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if revoked.Load() {
-			http.Error(w, "revoked", 403)
+			http.Error(w, "revoked", http.StatusForbidden)
 			return
 		}
 		guarded.ServeHTTP(w, r)

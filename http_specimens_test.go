@@ -282,9 +282,11 @@ func helperSpecimens() []specimen {
 		{name: "json.Encoder", handler: func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"a": 1, "b": []int{1, 2}})
 		}},
-		{name: "http.Error", handler: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "cannot", 422) }},
+		{name: "http.Error", handler: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "cannot", http.StatusUnprocessableEntity) }},
 		{name: "http.NotFound", handler: http.NotFound},
-		{name: "http.Redirect", handler: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere?a=b", 303) }},
+		{name: "http.Redirect", handler: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere?a=b", http.StatusSeeOther)
+		}},
 		{name: "http.SetCookie", handler: func(w http.ResponseWriter, _ *http.Request) {
 			http.SetCookie(w, &http.Cookie{Name: "session", Value: "secret"})
 		}},

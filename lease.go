@@ -35,8 +35,8 @@ func (k *keeper) start(leased, end time.Time) {
 	k.timer = time.AfterFunc(k.until(leased.Add(k.lease/3)), k.beat)
 }
 
-// until returns how long to sleep until t, or until the end if that is sooner or
-// there is no lease.
+// until returns how long it is from now until t, or until the end if that is
+// sooner or there is no lease.
 func (k *keeper) until(t time.Time) time.Duration {
 	if k.lease == 0 || t.After(k.end) {
 		t = k.end

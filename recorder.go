@@ -46,7 +46,8 @@ type recorder struct {
 	sniffed []string // the Content-Type that net/http finds out; empty: none, nil: the handler's own counts
 	done    bool     // the handler has returned
 
-	resp Response // what response returns
+	resp     Response  // what response returns
+	trailing []trailer // found by response
 }
 
 func (rec *recorder) init(m *Middleware, w http.ResponseWriter) {
@@ -115,7 +116,9 @@ func (rec *recorder) inform(status int) {
 // put makes headers those of the writer below.
 func (rec *recorder) put(headers http.Header) {
 	h := rec.w.Header()
-	clear(h)
+	if len(h) > 0 {
+		clear(h)
+	}
 	for name, values := range headers {
 		if !rec.isMark(name) {
 			h[name] = values
@@ -243,11 +246,12 @@ func (rec *recorder) finish() bool {
 
 // response returns the answer as it is to be recorded.
 func (rec *recorder) response(now time.Time) *Response {
+	rec.trailing = rec.trailers()
 	resp := &rec.resp
 	*resp = Response{
 		Status:   rec.status,
 		Header:   rec.m.recordable(rec.sent, rec.outer),
-		Trailer:  rec.trailer(),
+		Trailer:  rec.recordableTrailer(),
 		BodyLost: rec.lost,
 		Time:     now,
 	}
@@ -261,7 +265,7 @@ func (rec *recorder) response(now time.Time) *Response {
 		if resp.Header == nil {
 			resp.Header = make(http.Header, 1)
 		}
-		resp.Header["Content-Type"] = rec.sniffed
+		resp.Header["Content-Type"] = rec.sniffed // resp.Header may be rec.sent, where it does no harm
 	}
 	return resp
 }
@@ -273,15 +277,15 @@ func (rec *recorder) send() {
 		rec.put(rec.sent)
 		// A trailer that was not declared has to be known before the header goes
 		// out, or net/http announces a length, and HTTP/1.1 then has no trailers.
-		for name, key := range rec.trailers {
-			if name != key {
-				h[key] = rec.header[key]
+		for _, t := range rec.trailing {
+			if t.name != t.key {
+				h[t.key] = rec.header[t.key]
 			}
 		}
 		rec.begin()
 	}
-	for _, key := range rec.trailers {
-		h[key] = rec.header[key]
+	for _, t := range rec.trailing {
+		h[t.key] = rec.header[t.key]
 	}
 }
 

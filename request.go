@@ -199,10 +199,10 @@ func (q *request) stale() error {
 // call makes one call of the store, in a context that has the request's values,
 // does not end with the client, and is bounded by the store timeout.
 func (q *request) call(f func(context.Context) error) error {
-	ctx := q.deadline()
-	ctx.init(q.values, q.m.storeTimeout)
-	defer ctx.cancel()
 	start := time.Now()
+	ctx := q.deadline()
+	ctx.init(q.values, start.Add(q.m.storeTimeout))
+	defer ctx.cancel()
 	defer func() { q.event.Store += time.Since(start) }()
 	return f(ctx)
 }

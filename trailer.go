@@ -5,37 +5,44 @@ import (
 	"strings"
 )
 
-// trailers calls yield with every trailer that the handler has set, declared or
-// under http.TrailerPrefix: the name, and the name in the handler's headers.
-func (rec *recorder) trailers(yield func(name, key string) bool) {
+// trailer is one that the handler has set: its name, and the name it stands under
+// in the handler's headers.
+type trailer struct{ name, key string }
+
+// trailers returns the trailers that the handler has set, declared or under
+// http.TrailerPrefix.
+func (rec *recorder) trailers() (found []trailer) {
+	add := func(name, key string) {
+		name = http.CanonicalHeaderKey(name)
+		if len(rec.header[key]) > 0 && !rec.isMark(name) {
+			found = append(found, trailer{name, key})
+		}
+	}
 	for _, line := range rec.sent["Trailer"] {
 		for name := range strings.SplitSeq(line, ",") {
 			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if len(rec.header[name]) > 0 && !rec.isMark(name) && !yield(name, name) {
-				return
-			}
+			add(name, name)
 		}
 	}
-	for key, values := range rec.header {
-		name, ok := strings.CutPrefix(key, http.TrailerPrefix)
-		name = http.CanonicalHeaderKey(name)
-		if ok && len(values) > 0 && !rec.isMark(name) && !yield(name, key) {
-			return
+	for key := range rec.header {
+		if name, ok := strings.CutPrefix(key, http.TrailerPrefix); ok {
+			add(name, key)
 		}
 	}
+	return found
 }
 
-// trailer returns the trailers that are to be recorded.
-func (rec *recorder) trailer() http.Header {
+// recordableTrailer returns the trailers that are to be recorded.
+func (rec *recorder) recordableTrailer() http.Header {
 	var t http.Header
-	for name, key := range rec.trailers {
-		if rec.m.unrecorded[name] {
+	for _, set := range rec.trailing {
+		if rec.m.unrecorded[set.name] {
 			continue
 		}
 		if t == nil {
 			t = make(http.Header)
 		}
-		t[name] = rec.header[key]
+		t[set.name] = rec.header[set.key]
 	}
 	return t
 }

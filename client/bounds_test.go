@@ -38,8 +38,8 @@ func TestBounds(t *testing.T) {
 		{name: "elapsed cuts the attempt off", rt: &client.Transport{MaxElapsed: 3 * time.Second}, steps: []step{{hang: true}}, attempts: 1, stop: client.StopElapsed, within: 3 * time.Second},
 		{name: "key lifetime", rt: &client.Transport{KeyLifetime: 2 * time.Second}, steps: asks("3"), attempts: 1, status: 503, stop: client.StopLifetime},
 		{name: "key lifetime later", rt: &client.Transport{KeyLifetime: 2 * time.Second}, steps: asks("1"), attempts: 2, status: 503, stop: client.StopLifetime, within: 2 * time.Second},
-		{name: "budget", rt: &client.Transport{RetryBudget: 2, MinBackoff: time.Nanosecond}, steps: []step{{status: 503}}, attempts: 3, status: 503, stop: client.StopBudget},
-		{name: "waiting needs no budget", rt: &client.Transport{RetryBudget: 1, MinBackoff: time.Nanosecond}, steps: []step{busy, busy, busy, {status: 201}}, attempts: 4, status: 201, stop: client.StopAnswered, within: 4 * time.Second},
+		{name: "budget", rt: &client.Transport{RetryBudget: 2, MinBackoff: time.Nanosecond}, steps: []step{{status: 503}}, attempts: 3, status: 503, stop: client.StopBudget, within: time.Microsecond},
+		{name: "waiting needs no budget", rt: &client.Transport{RetryBudget: 1, MinBackoff: time.Nanosecond}, steps: []step{busy, busy, busy, {status: 201}}, attempts: 4, status: 201, stop: client.StopAnswered, within: 5 * time.Second},
 		{name: "no limits", rt: &client.Transport{MaxAttempts: -1, MaxElapsed: -1, AttemptTimeout: -1, KeyLifetime: -1, RetryBudget: -1, MaxRetryAfter: -1}, steps: append(repeat(asks("86400")[0], 100), step{status: 201}), attempts: 101, status: 201, stop: client.StopAnswered, within: 101 * 24 * time.Hour},
 	}
 	for _, tt := range tests {

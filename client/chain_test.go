@@ -43,7 +43,7 @@ func newCuttingProxy(t *testing.T, to string, seed uint64, streams int64) *cutti
 			if err != nil {
 				return
 			}
-			serving.Go(func() { p.serve(conn, rand.New(rand.NewPCG(seed, n))) })
+			serving.Go(func() { p.serve(conn, n == 0, rand.New(rand.NewPCG(seed, n))) })
 		}
 	})
 	t.Cleanup(func() {
@@ -53,7 +53,7 @@ func newCuttingProxy(t *testing.T, to string, seed uint64, streams int64) *cutti
 	return p
 }
 
-func (p *cuttingProxy) serve(near net.Conn, random *rand.Rand) {
+func (p *cuttingProxy) serve(near net.Conn, first bool, random *rand.Rand) {
 	far, err := net.Dial("tcp", p.to)
 	if err != nil {
 		near.Close()
@@ -72,7 +72,10 @@ func (p *cuttingProxy) serve(near net.Conn, random *rand.Rand) {
 		// after a write, when the server may be at work.
 		limit := random.Int64N(1500 * p.streams)
 		if random.IntN(2) == 0 {
-			limit = random.Int64N(300_000 * p.streams)
+			limit = random.Int64N(200_000 * p.streams)
+		}
+		if first {
+			limit = 200 // so that there is a cut whatever the luck
 		}
 		exact := random.IntN(2) == 0
 		both.Go(func() {
@@ -180,7 +183,7 @@ func TestWholeChain(t *testing.T) {
 				srv.Config.Protocols = new(http.Protocols)
 				srv.Config.Protocols.SetUnencryptedHTTP2(true)
 				base.Protocols = srv.Config.Protocols
-				streams = 8
+				streams = 2
 			}
 			srv.Start()
 			t.Cleanup(srv.Close)
@@ -205,7 +208,9 @@ func TestWholeChain(t *testing.T) {
 				require.Equal(t, []string{answer}, l.done[operation])
 			}
 			require.Positive(t, proxy.cuts.Load(), "the network was bad")
-			require.Positive(t, replays.Load())
+			if name == "HTTP/1.1" {
+				require.Positive(t, replays.Load()) // some 200
+			}
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,13 @@ func (s *sightings) list() []sighting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]sighting(nil), s.all...)
+}
+
+// dropTorn forgets requests whose body did not arrive whole.
+func (s *sightings) dropTorn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(e sighting) bool { return !e.Whole })
 }
 
 // requireSame checks that all sightings are of one operation and returns its key.

@@ -134,9 +134,9 @@ const (
 //
 // The error is [ErrInvalidKey] or [ErrKeyExpired], possibly wrapped, when
 // nothing was sent because of the key, an [*UnknownOutcomeError] when a request
-// was sent and no answer came that could be returned, and in all other cases
-// what Base returned: then the operation was not carried out by any of the
-// attempts.
+// was sent, or may have been, and no answer came that could be returned. Any
+// other error, of Base or of reading the request's body, means that no attempt
+// reached the server.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	hop := hopOf(req)
 	if !t.guards(req.Method) {

@@ -25,11 +25,13 @@ type field struct {
 
 // newAnswer returns a copy of resp that shares no memory with it.
 func newAnswer(resp *idempotency.Response) *answer {
-	var fields, values, bytes int
-	bytes = len(resp.Reference)
+	// The fields are listed first, since to go through a map takes longer than to
+	// go through a list, and copied once it is known how much there is.
+	fields := make([]field, 0, len(resp.Header)+len(resp.Trailer))
+	values, bytes := 0, len(resp.Reference)
 	for _, h := range [...]http.Header{resp.Header, resp.Trailer} {
-		fields += len(h)
 		for name, vs := range h {
+			fields = append(fields, field{name, vs})
 			values += len(vs)
 			bytes += len(name)
 			for _, v := range vs {
@@ -37,14 +39,23 @@ func newAnswer(resp *idempotency.Response) *answer {
 			}
 		}
 	}
-	p := packer{fields: make([]field, 0, fields), values: make([]string, 0, values)}
+	p := packer{values: make([]string, 0, values)}
 	p.texts.Grow(bytes)
+	for i, f := range fields {
+		fields[i] = p.field(f)
+	}
 
-	a := &answer{Response: *resp, header: p.header(resp.Header), trailer: p.header(resp.Trailer)}
+	a := &answer{Response: *resp}
 	a.Header, a.Trailer = nil, nil
+	if n := len(resp.Header); resp.Header != nil {
+		a.header = fields[:n:n]
+	}
+	if n := len(resp.Header); resp.Trailer != nil {
+		a.trailer = fields[n:]
+	}
 	a.Reference = p.text(resp.Reference)
 	a.Body = cloneBody(resp.Body)
-	a.size = answerOverhead + int64(bytes+len(resp.Body)+fields*fieldOverhead+values*valueOverhead)
+	a.size = answerOverhead + int64(bytes+len(resp.Body)+len(fields)*fieldOverhead+values*valueOverhead)
 	return a
 }
 
@@ -84,7 +95,6 @@ func cloneBody(body []byte) []byte {
 type packer struct {
 	texts  strings.Builder
 	values []string
-	fields []field
 }
 
 func (p *packer) text(s string) string {
@@ -102,17 +112,10 @@ func (p *packer) list(values []string) []string {
 	return p.values[n:len(p.values):len(p.values)]
 }
 
-func (p *packer) header(h http.Header) []field {
-	if h == nil {
-		return nil
+func (p *packer) field(f field) field {
+	own := field{name: p.text(f.name), values: p.list(f.values)}
+	for i, v := range own.values {
+		own.values[i] = p.text(v)
 	}
-	n := len(p.fields)
-	for name, values := range h {
-		f := field{name: p.text(name), values: p.list(values)}
-		for i, v := range f.values {
-			f.values[i] = p.text(v)
-		}
-		p.fields = append(p.fields, f)
-	}
-	return p.fields[n:len(p.fields):len(p.fields)]
+	return own
 }

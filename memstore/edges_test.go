@@ -99,7 +99,7 @@ func TestEdges(t *testing.T) {
 			s.win(a)
 			time.Sleep(lease - 1)
 			require.Equal(t, time.Duration(1), s.claim(b).ExpiresIn)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			require.Nil(t, s.lookup(a.Key))
 			s.win(b)
 		}},
@@ -107,13 +107,13 @@ func TestEdges(t *testing.T) {
 			s.win(held(a, time.Minute))
 			time.Sleep(lease - 1)
 			require.False(t, s.claim(b).Lapsed)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			rec := s.claim(b)
 			require.True(t, rec.Lapsed)
 			require.Equal(t, time.Minute, rec.ExpiresIn)
 			time.Sleep(time.Minute - 1)
 			require.True(t, s.claim(b).Lapsed)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			s.win(b)
 		}},
 		{"a record expires at its very end", func(t *testing.T, s bundle) {
@@ -122,7 +122,7 @@ func TestEdges(t *testing.T) {
 			s.complete(a, answer(1))
 			time.Sleep(ttl - 1)
 			require.Equal(t, time.Duration(1), s.claim(b).ExpiresIn)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			require.Nil(t, s.lookup(a.Key))
 			s.win(b)
 		}},
@@ -272,7 +272,7 @@ func TestDurations(t *testing.T) {
 					require.NotNil(t, s.lookup(a.Key), run.name)
 					time.Sleep(run.total - 1)
 					require.NotNil(t, s.lookup(a.Key), run.name)
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 					require.Nil(t, s.lookup(a.Key), run.name)
 					time.Sleep(slack)
 					synctest.Wait()

@@ -3,6 +3,7 @@ package memstore_test
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,7 +20,8 @@ import (
 // pushes out a running request nor a recorded answer.
 func TestFloodBehindMiddleware(t *testing.T) {
 	t.Parallel()
-	mw := idempotency.New(memstore.New(memstore.WithMaxEntries(100)), idempotency.SharedKeys)
+	mw := idempotency.New(memstore.New(memstore.WithMaxEntries(100)), idempotency.SharedKeys,
+		idempotency.WithLogger(slog.New(slog.DiscardHandler)))
 	var runs atomic.Int64
 	entered, finish := make(chan struct{}), make(chan struct{})
 	handler := mw.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

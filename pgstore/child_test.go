@@ -26,6 +26,10 @@ const (
 	childLedger = "PGSTORE_TEST_LEDGER" // quoted
 )
 
+// childHeader is how a client tells the child's answers from those of any other
+// server that has got its port.
+const childHeader = "X-Ledger"
+
 const childLease = 150 * time.Millisecond
 
 // runChild serves until it is killed, or its standard input ends. It writes its
@@ -71,6 +75,7 @@ func childHandler(pool *pgxpool.Pool, ledger string) http.Handler {
 			http.Error(w, "booking failed", http.StatusServiceUnavailable)
 			return
 		}
+		w.Header().Set(childHeader, ledger)
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprint(w, rand.Text())
 	})

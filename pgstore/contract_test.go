@@ -73,7 +73,7 @@ func (test contractTest) run(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) idempotency.Store {
 		f.exec(t, "DELETE FROM %s")
 		return test.store(f, opts...)
-	}, storetest.WithRounds(100), storetest.WithSleep(func(d time.Duration) {
+	}, storetest.WithRounds(30), storetest.WithSleep(func(d time.Duration) {
 		f.exec(t, `UPDATE %s SET expires_at = expires_at - $1::bigint * interval '1 microsecond',
 			free_at = free_at - $1::bigint * interval '1 microsecond'`, d.Microseconds())
 	}))

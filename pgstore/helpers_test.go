@@ -193,3 +193,10 @@ func requireReplay(t testing.TB, s idempotency.Store, c idempotency.Claim, resp 
 	require.Equal(t, resp, rec.Response)
 	require.Equal(t, c.Fingerprint, rec.Fingerprint)
 }
+
+// requireReturned requires that no connection is kept. A pool takes a moment to
+// close one that is broken.
+func requireReturned(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	require.Eventually(t, func() bool { return pool.Stat().AcquiredConns() == 0 }, 10*time.Second, time.Millisecond)
+}

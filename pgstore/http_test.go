@@ -129,7 +129,7 @@ func TestTxEndings(t *testing.T) {
 			}
 			check(test.first, post(t, url+"/"+test.name, key))
 			// The client may see a broken connection before the rollback.
-			require.Eventually(t, func() bool { return f.pool.Stat().AcquiredConns() == 0 }, 10*time.Second, time.Millisecond)
+			requireReturned(t, f.pool)
 			require.Equal(t, test.rows, count())
 			check(test.second, post(t, url+"/"+test.name, key))
 			require.Equal(t, 1, count())
@@ -205,7 +205,7 @@ func TestPoolOfTwo(t *testing.T) {
 				}
 			}
 			all.Wait()
-			require.Zero(t, pool.Stat().AcquiredConns())
+			requireReturned(t, pool)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"errors"
 	"io"
 	mathrand "math/rand/v2"
 	"net/http"
@@ -42,8 +43,8 @@ type killed struct {
 	role    string
 	f       fixture
 	ledger  fixture
-	address atomic.Value // of the child that runs now
-	ended   atomic.Bool  // no more new keys
+	address [2]atomic.Value // of the children that run now
+	ended   atomic.Bool     // no more new keys
 
 	mu      sync.Mutex
 	answers map[string]string // by key
@@ -58,43 +59,69 @@ func newKilled(t *testing.T, role string) *killed {
 	return k
 }
 
-// run kills n children, and lets the last one answer what is left.
+// run kills n children, of which two serve at a time, and lets the last ones
+// answer what is left.
 func (k *killed) run(n int, life time.Duration) {
-	stop := k.start()
-	var clients sync.WaitGroup
+	var clients, killers sync.WaitGroup
+	var last [len(k.address)]func()
+	for i := range k.address {
+		last[i] = k.start(i)
+		killers.Go(func() {
+			for range n / len(k.address) {
+				time.Sleep(mathrand.N(life)) // a random moment
+				last[i]()
+				last[i] = k.start(i)
+			}
+		})
+	}
 	for range 8 {
 		clients.Go(k.client)
 	}
-	for range n {
-		time.Sleep(mathrand.N(life)) // a random moment
-		stop()
-		stop = k.start()
-	}
+	killers.Wait()
 	k.ended.Store(true)
 	clients.Wait()
-	stop()
+	for _, stop := range last {
+		stop()
+	}
 }
 
 // start starts a child; stop kills it.
-func (k *killed) start() (stop func()) {
+func (k *killed) start(i int) (stop func()) {
+	stop = func() {}
+	line, kill, err := k.spawn()
+	if err != nil {
+		k.Errorf("a child did not start: %v", err)
+		return stop
+	}
+	k.address[i].Store("http://" + strings.TrimSpace(line) + "/pay")
+	return kill
+}
+
+func (k *killed) spawn() (line string, kill func(), err error) {
 	binary, err := os.Executable()
-	require.NoError(k, err)
+	if err != nil {
+		return "", nil, err
+	}
 	child := exec.Command(binary)
 	child.Env = append(os.Environ(), childRole+"="+k.role, childURL+"="+testServer.url,
 		childTable+"="+k.f.name, childLedger+"="+k.ledger.sql)
 	child.Stderr = os.Stderr
-	_, err = child.StdinPipe() // the child ends with us
-	require.NoError(k, err)
+	if _, err := child.StdinPipe(); err != nil { // the child ends with us
+		return "", nil, err
+	}
 	out, err := child.StdoutPipe()
-	require.NoError(k, err)
-	require.NoError(k, child.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(k, err)
-	k.address.Store("http://" + strings.TrimSpace(line) + "/pay")
-	return func() {
+	if err != nil {
+		return "", nil, err
+	}
+	if err := child.Start(); err != nil {
+		return "", nil, err
+	}
+	kill = func() {
 		_ = child.Process.Kill()
 		_ = child.Wait()
 	}
+	line, err = bufio.NewReader(out).ReadString('\n')
+	return line, kill, err
 }
 
 // client pays for one key after the other, each until it is answered; every
@@ -119,13 +146,10 @@ func (k *killed) pay(web *http.Client, key string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
-		status, body, err := send(ctx, web, k.address.Load().(string), key)
+		status, body, err := send(ctx, web, k.address[mathrand.IntN(len(k.address))].Load().(string), key, k.ledger.sql)
 		switch {
 		case err == nil && status == http.StatusCreated:
 			k.answered(key, body)
-			return
-		case err == nil && status != http.StatusConflict && status != http.StatusServiceUnavailable:
-			k.Errorf("%d %s", status, body)
 			return
 		}
 		k.mu.Lock()
@@ -136,7 +160,7 @@ func (k *killed) pay(web *http.Client, key string) {
 	k.Errorf("no answer within 30 seconds")
 }
 
-func send(ctx context.Context, web *http.Client, url, key string) (status int, body string, err error) {
+func send(ctx context.Context, web *http.Client, url, key, ledger string) (status int, body string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("100"))
 	if err != nil {
 		return 0, "", err
@@ -147,6 +171,9 @@ func send(ctx context.Context, web *http.Client, url, key string) (status int, b
 		return 0, "", err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusCreated && resp.Header.Get(childHeader) != ledger {
+		return 0, "", errors.New("another program's server, on a port that was the child's")
+	}
 	all, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(all), err
 }

@@ -8,11 +8,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -136,7 +134,7 @@ func startCluster() (url string, stop func(), err error) {
 		return "", remove, fmt.Errorf("postgres: %w", err)
 	}
 	stop = func() {
-		_ = postgres.Process.Signal(syscall.SIGINT) // a fast shutdown
+		_ = postgres.Process.Signal(os.Interrupt) // a fast shutdown
 		_ = postgres.Wait()
 		remove()
 	}
@@ -147,27 +145,6 @@ func startCluster() (url string, stop func(), err error) {
 		}
 		time.Sleep(50 * time.Millisecond) // between two pings of a server that starts
 	}
-}
-
-// unprivileged makes dir belong to a user that PostgreSQL runs as: it refuses
-// root.
-func unprivileged(dir string) (*syscall.SysProcAttr, error) {
-	if os.Getuid() != 0 {
-		return nil, nil
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, _ := strconv.Atoi(u.Uid)
-		gid, _ := strconv.Atoi(u.Gid)
-		if err := os.Chown(dir, uid, gid); err != nil {
-			return nil, err
-		}
-		return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
-	}
-	return nil, errors.New("root, and no other user to run PostgreSQL as")
 }
 
 func freePort() (int, error) {

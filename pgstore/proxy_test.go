@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"encoding/binary"
 	"net"
 	"sync"
 	"testing"
@@ -108,12 +109,15 @@ func (l *link) close() {
 func (p *proxy) requests(l *link) {
 	defer l.close()
 	buf := make([]byte, 1<<20)
-	for {
+	for first := true; ; first = false {
 		n, err := l.client.Read(buf)
-		if err != nil {
+		if err != nil || first && !isStartup(buf[:n]) {
 			return
 		}
-		f := p.take()
+		f := none
+		if !first {
+			f = p.take()
+		}
 		if f == loseRequest {
 			return
 		}
@@ -149,4 +153,10 @@ func (l *link) replies() {
 			return
 		}
 	}
+}
+
+// isStartup tells a client of PostgreSQL from one that looks for a server of
+// some other test, which had this port before.
+func isStartup(message []byte) bool {
+	return len(message) >= 8 && int(binary.BigEndian.Uint32(message)) == len(message)
 }

@@ -112,7 +112,7 @@ func (s *session) sendCommit(ctx context.Context, b *pgx.Batch, commit string) e
 	if errors.As(err, &server) && server.Code == divisionByZero {
 		return fmt.Errorf("%w: %w", errGone, err)
 	}
-	if err == nil && tag == "ROLLBACK" {
+	if err == nil && tag != "COMMIT" {
 		return pgx.ErrTxCommitRollback
 	}
 	return err

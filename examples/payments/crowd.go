@@ -36,11 +36,11 @@ type crowd struct {
 // store, or without it where that is nil.
 func newCrowd(ctx context.Context, cfg config, store idempotency.Store) (*crowd, error) {
 	s := newStage(ctx, cfg, store, newOrders(cfg.seed, cfg.payments, cfg.customers))
-	p, err := s.start(ctx)
+	p, err := s.start(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	brisk, err := s.start(ctx, idempotency.WithLease(shortLease))
+	brisk, err := s.start(ctx, false, idempotency.WithLease(shortLease))
 	if err != nil {
 		return nil, errors.Join(err, s.close(ctx))
 	}
@@ -84,6 +84,8 @@ func (c *crowd) play(ctx context.Context) {
 
 // playOne is one customer who wants one payment.
 func (c *crowd) playOne(ctx context.Context, o *order) {
+	ctx, cancel := context.WithTimeout(ctx, giveUp)
+	defer cancel()
 	switch o.fault {
 	case cutRequest:
 		o.note("sends half a request: %s", outcome(c.sendHalf(ctx, o)))
@@ -156,7 +158,9 @@ func (c *crowd) ask(ctx context.Context) {
 			defer func() { <-slots }()
 			o.note("asks once more")
 			o.before = len(o.answers)
-			c.pay(context.WithValue(ctx, auditKey{}, true), o)
+			ctx, cancel := context.WithTimeout(context.WithValue(ctx, auditKey{}, true), giveUp)
+			defer cancel()
+			c.pay(ctx, o)
 		})
 	}
 	all.Wait()
@@ -213,11 +217,15 @@ func (c *crowd) sendChanged(ctx context.Context, o *order) {
 
 // sendDoomed sends the request to a process that will not survive it.
 func (c *crowd) sendDoomed(ctx context.Context, o *order) error {
-	p, err := c.start(ctx, idempotency.WithLease(shortLease))
+	p, err := c.start(ctx, true, idempotency.WithLease(shortLease))
 	if err != nil {
 		return err
 	}
-	_, err = c.send(ctx, c.plain, p.address, o, o.payment)
+	for err == nil { // it may be too busy to take it at once
+		if _, err = c.send(ctx, c.plain, p.address, o, o.payment); err == nil {
+			c.pause(ctx, patience)
+		}
+	}
 	return err
 }
 

@@ -16,8 +16,9 @@ import (
 // the service, the bank behind it, and the process itself.
 
 const (
-	patience   = 400 * time.Millisecond  // of a customer, for one attempt
-	tooLong    = 900 * time.Millisecond  // for that patience
+	patience   = 600 * time.Millisecond  // of a customer, for one attempt
+	tooLong    = 1300 * time.Millisecond // for that patience
+	giveUp     = time.Minute             // of a customer, for good: something is out of order
 	shortLease = 2500 * time.Millisecond // where a lease is to be outlived, or to lapse
 	muchLater  = 6 * time.Second         // more than two of those
 )
@@ -80,9 +81,9 @@ func (s *stage) network(next http.Handler) http.Handler {
 		if r.Header.Get("X-Audit") != "" {
 			counts = &s.audit
 		}
-		attempt := counts.attempts.Add(1)
+		counts.attempts.Add(1)
 		if o := s.orders[r.Header.Get("X-Order")]; o != nil {
-			attempt = s.tally(s.attempts, o.Order)
+			attempt := s.tally(s.attempts, o.Order)
 			cut := (o.fault == cutAnswer || o.fault == declined) && attempt <= int64(o.cuts)
 			r.Context().Value(connKey{}).(*cuttable).cutNext(cut, o.cutAt)
 		}
@@ -95,7 +96,7 @@ func (s *stage) network(next http.Handler) http.Handler {
 type troubledBank struct {
 	bank
 	stage *stage
-	die   func() // ends the process that calls, and does not return
+	die   func() // ends the process that calls, and does not return; of one that is to live it does nothing
 }
 
 // Charge charges in the bank, with trouble before or after.
@@ -124,6 +125,7 @@ func (b *troubledBank) Charge(ctx context.Context, reference, customer string, p
 		// It ends with its context, as a handler must: were its claim lost, somebody
 		// else could be charging by now.
 		if s.pause(ctx, muchLater); ctx.Err() != nil {
+			o.note("(the handler was told to end: %v)", context.Cause(ctx))
 			return "", context.Cause(ctx)
 		}
 	}

@@ -45,7 +45,7 @@ type config struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) }) // another Ctrl-C, later, ends it at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -134,8 +134,8 @@ func show(ctx context.Context, cfg config, store idempotency.Store, out io.Write
 	var shown, both sync.WaitGroup
 	shown.Go(func() {
 		progress(playing, out, isTerminal(out), func() string {
-			return "with the middleware " + bar(int(guarded.settled.Load()), cfg.payments) +
-				"   without " + bar(int(unguarded.settled.Load()), cfg.payments)
+			return "guarded " + bar(int(guarded.settled.Load()), cfg.payments) +
+				"   unguarded " + bar(int(unguarded.settled.Load()), cfg.payments)
 		})
 	})
 	both.Go(func() {

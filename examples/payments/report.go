@@ -67,15 +67,16 @@ func progress(ctx context.Context, w io.Writer, terminal bool, line func() strin
 	}
 }
 
-// bar draws done of all, always equally wide.
+// bar draws done of all, always equally wide. Two of them fit into 80 columns,
+// since a longer line would not move.
 func bar(done, all int) string {
-	const width = 20
+	const width = 10
 	full := width
 	if all > 0 {
 		full = width * done / all
 	}
 	digits := len(fmt.Sprint(all))
-	return fmt.Sprintf("[%s%s] %*d of %d", strings.Repeat("#", full), strings.Repeat(".", width-full), digits, done, all)
+	return fmt.Sprintf("[%s%s] %*d/%d", strings.Repeat("#", full), strings.Repeat(".", width-full), digits, done, all)
 }
 
 // writeReport writes the table and the verdict. with and without are the same

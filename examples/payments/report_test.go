@@ -105,8 +105,8 @@ func TestProgressEnds(t *testing.T) {
 
 func TestBar(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "[....................]   0 of 250", bar(0, 250))
-	require.Equal(t, "[##########..........] 125 of 250", bar(125, 250))
-	require.Equal(t, "[####################] 250 of 250", bar(250, 250))
-	require.Equal(t, "[####################] 0 of 0", bar(0, 0))
+	require.Equal(t, "[..........]   0/250", bar(0, 250))
+	require.Equal(t, "[#####.....] 125/250", bar(125, 250))
+	require.Equal(t, "[##########] 250/250", bar(250, 250))
+	require.Equal(t, "[##########] 0/0", bar(0, 0))
 }

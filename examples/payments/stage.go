@@ -82,17 +82,17 @@ type process struct {
 }
 
 // start starts one more instance, on a port of its own. They share the store and
-// the bank, as instances do. The bank calls die in a run that is to kill its
-// process.
+// the bank, as instances do. A doomed one dies in the first run that is to kill
+// its process.
 //
 // A lease belongs to the instance that claims, and lease changes it. Most
 // instances have the default of 30 seconds: a handler that has charged is only
 // safe while its process does not stand still for longer than its lease, and a
 // busy machine may well do so for a second or two. So those payments alone get a
 // short lease that show what becomes of it.
-func (s *stage) start(ctx context.Context, lease ...idempotency.Option) (*process, error) {
+func (s *stage) start(ctx context.Context, doomed bool, lease ...idempotency.Option) (*process, error) {
 	p := &process{ended: make(chan error, 1)}
-	b := &troubledBank{bank: &s.ledger, stage: s}
+	b := &troubledBank{bank: &s.ledger, stage: s, die: func() {}}
 	guard := func(next http.Handler) http.Handler { return next }
 	var store mortalStore
 	if s.store != nil {
@@ -106,10 +106,12 @@ func (s *stage) start(ctx context.Context, lease ...idempotency.Option) (*proces
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0), // panics are part of the play
 	}
-	b.die = func() {
-		store.dead.Store(true)
-		_ = p.server.Close()
-		panic(http.ErrAbortHandler) // a dead process does not go on
+	if doomed {
+		b.die = func() {
+			store.dead.Store(true)
+			_ = p.server.Close()
+			panic(http.ErrAbortHandler) // a dead process does not go on
+		}
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
