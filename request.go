@@ -262,6 +262,10 @@ func (q *request) refuse(e *Error) {
 
 // replay answers from the record.
 func (q *request) replay(resp *Response) {
+	if s := resp.Status; s != http.StatusSwitchingProtocols && (s < 200 || s > 999) {
+		q.refuse(&Error{Code: CodeRecordCorrupt, Err: fmt.Errorf("%w: it has the status %d", ErrCorrupt, s)})
+		return
+	}
 	if resp.BodyLost {
 		q.refuse(&Error{Code: CodeNotReplayable, OriginalStatus: resp.Status})
 		return
