@@ -36,6 +36,7 @@ func newCuttingProxy(t *testing.T, to string, seed uint64, streams int64) *cutti
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p := &cuttingProxy{Listener: l, to: to, streams: streams}
+	ending, end := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for n := uint64(0); ; n++ {
@@ -43,18 +44,22 @@ func newCuttingProxy(t *testing.T, to string, seed uint64, streams int64) *cutti
 			if err != nil {
 				return
 			}
-			serving.Go(func() { p.serve(conn, n == 0, rand.New(rand.NewPCG(seed, n))) })
+			serving.Go(func() { p.serve(ending, conn, n == 0, rand.New(rand.NewPCG(seed, n))) })
 		}
 	})
 	t.Cleanup(func() {
 		l.Close()
+		// A Transport may have dialled once more than it needed, and keep that
+		// connection even after its idle ones were closed.
+		end()
 		serving.Wait()
 	})
 	return p
 }
 
-func (p *cuttingProxy) serve(near net.Conn, first bool, random *rand.Rand) {
-	far, err := net.Dial("tcp", p.to)
+// serve passes on what comes by one connection, until it is cut or ctx ends.
+func (p *cuttingProxy) serve(ctx context.Context, near net.Conn, first bool, random *rand.Rand) {
+	far, err := new(net.Dialer).DialContext(ctx, "tcp", p.to)
 	if err != nil {
 		near.Close()
 		return
@@ -66,6 +71,7 @@ func (p *cuttingProxy) serve(near net.Conn, first bool, random *rand.Rand) {
 		near.Close()
 		far.Close()
 	}
+	defer context.AfterFunc(ctx, cut)()
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
 		// Half of the cuts come within the first requests, and half of them right
