@@ -30,6 +30,7 @@ type proxy struct {
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
+	ended bool
 }
 
 func startProxy(t testing.TB, target string) *proxy {
@@ -49,6 +50,7 @@ func startProxy(t testing.TB, target string) *proxy {
 	})
 	t.Cleanup(func() {
 		_ = l.Close()
+		p.end()
 		p.closeAll()
 		wg.Wait()
 	})
@@ -78,10 +80,20 @@ func (p *proxy) closeAll() {
 	}
 }
 
+// end has every connection closed that is accepted too late for closeAll.
+func (p *proxy) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+}
+
 func (p *proxy) track(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns[c] = struct{}{}
+	if p.ended {
+		_ = c.Close()
+	}
 }
 
 func (p *proxy) serve(client net.Conn) {
