@@ -1,86 +1,45 @@
 package memstore
 
 import (
+	"encoding/binary"
 	"net/http"
-	"strings"
 
 	"github.com/retrysafe/idempotency"
 )
 
-// answer is a Response as the store keeps it. It never changes. Header fields
-// are kept as a list, since a map takes several times the memory of the few
-// fields in it, and texts in one piece of their own: a value cut from a long
-// request line would keep all of that in memory.
+// answer is a Response as the store keeps it. It never changes. Its header fields
+// and its Reference are one text, since a map takes several times the memory of
+// the few fields in it, and among a million answers each piece is a wait for
+// memory. The text is a copy: a value cut from a long request line would keep all
+// of that in memory.
 type answer struct {
-	idempotency.Response // its Header and Trailer stay nil
-	header, trailer      []field
-	size                 int64 // of what the limit of bytes counts
+	idempotency.Response        // its Header and Trailer stay nil
+	header               fields // and behind it those of the trailer
 }
 
-// field is a header field. No values and nil values are different things.
-type field struct {
-	name   string
-	values []string
-}
+// newAnswer returns a copy of resp that shares no memory with it, and what it
+// takes of the limit of bytes.
+func newAnswer(resp *idempotency.Response) (a answer, size int64) {
+	var room [512]byte // on the stack
+	p := appendFields(appendFields(room[:0], resp.Header), resp.Trailer)
+	packed := len(p)
+	text := string(append(p, resp.Reference...))
 
-// newAnswer returns a copy of resp that shares no memory with it.
-func newAnswer(resp *idempotency.Response) *answer {
-	// The fields are listed first, since to go through a map takes longer than to
-	// go through a list, and copied once it is known how much there is.
-	fields := make([]field, 0, len(resp.Header)+len(resp.Trailer))
-	values, bytes := 0, len(resp.Reference)
-	for _, h := range [...]http.Header{resp.Header, resp.Trailer} {
-		for name, vs := range h {
-			fields = append(fields, field{name, vs})
-			values += len(vs)
-			bytes += len(name)
-			for _, v := range vs {
-				bytes += len(v)
-			}
-		}
-	}
-	p := packer{values: make([]string, 0, values)}
-	p.texts.Grow(bytes)
-	for i, f := range fields {
-		fields[i] = p.field(f)
-	}
-
-	a := &answer{Response: *resp}
+	a.Response = *resp
 	a.Header, a.Trailer = nil, nil
-	if n := len(resp.Header); resp.Header != nil {
-		a.header = fields[:n:n]
-	}
-	if n := len(resp.Header); resp.Trailer != nil {
-		a.trailer = fields[n:]
-	}
-	a.Reference = p.text(resp.Reference)
+	a.header = fields(text[:packed])
+	a.Reference = text[packed:]
 	a.Body = cloneBody(resp.Body)
-	a.size = answerOverhead + int64(bytes+len(resp.Body)+len(fields)*fieldOverhead+values*valueOverhead)
-	return a
+	return a, answerOverhead + int64(len(text)+len(resp.Body))
 }
 
 // restore writes the answer to resp, in memory that is resp's own.
 func (a *answer) restore(resp *idempotency.Response) {
 	*resp = a.Response
-	resp.Header = newHeader(a.header)
-	resp.Trailer = newHeader(a.trailer)
+	rest := a.header
+	resp.Header = rest.cutHeader()
+	resp.Trailer = rest.cutHeader()
 	resp.Body = cloneBody(a.Body)
-}
-
-func newHeader(fields []field) http.Header {
-	if fields == nil {
-		return nil
-	}
-	n := 0
-	for _, f := range fields {
-		n += len(f.values)
-	}
-	p := packer{values: make([]string, 0, n)}
-	h := make(http.Header, len(fields))
-	for _, f := range fields {
-		h[f.name] = p.list(f.values)
-	}
-	return h
 }
 
 func cloneBody(body []byte) []byte {
@@ -90,32 +49,83 @@ func cloneBody(body []byte) []byte {
 	return append(make([]byte, 0, len(body)), body...)
 }
 
-// packer copies many small things into few allocations, whose sizes the caller
-// has worked out before.
-type packer struct {
-	texts  strings.Builder
-	values []string
+// fields are packed headers. A text stands behind its length, and a list behind
+// its count plus one, with which 0 stands for nil; numbers are unsigned varints:
+//
+//	count of names and, unless that is 0, count of all values;
+//	for each name: the name, the count of its values, the values
+type fields string
+
+func appendFields(p []byte, h http.Header) []byte {
+	if h == nil {
+		return append(p, 0)
+	}
+	p = binary.AppendUvarint(p, uint64(len(h))+1)
+	n := 0
+	for _, values := range h {
+		n += len(values)
+	}
+	p = binary.AppendUvarint(p, uint64(n))
+	for name, values := range h {
+		p = appendText(p, name)
+		if values == nil {
+			p = append(p, 0)
+			continue
+		}
+		p = binary.AppendUvarint(p, uint64(len(values))+1)
+		for _, v := range values {
+			p = appendText(p, v)
+		}
+	}
+	return p
 }
 
-func (p *packer) text(s string) string {
-	n := p.texts.Len()
-	p.texts.WriteString(s)
-	return p.texts.String()[n:]
+func appendText(p []byte, s string) []byte {
+	return append(binary.AppendUvarint(p, uint64(len(s))), s...)
 }
 
-func (p *packer) list(values []string) []string {
-	if values == nil {
+// cutHeader takes a header off the front. The texts are parts of f, the map and
+// the lists are new.
+func (f *fields) cutHeader() http.Header {
+	names := f.cutNumber()
+	if names == 0 {
 		return nil
 	}
-	n := len(p.values)
-	p.values = append(p.values, values...)
-	return p.values[n:len(p.values):len(p.values)]
+	all := make([]string, f.cutNumber())
+	h := make(http.Header, names-1)
+	for range names - 1 {
+		name := f.cutText()
+		n := f.cutNumber() - 1
+		if n < 0 {
+			h[name] = nil
+			continue
+		}
+		values := all[:n:n] // the cap keeps an append to one name off the values of the next
+		all = all[n:]
+		for i := range values {
+			values[i] = f.cutText()
+		}
+		h[name] = values
+	}
+	return h
 }
 
-func (p *packer) field(f field) field {
-	own := field{name: p.text(f.name), values: p.list(f.values)}
-	for i, v := range own.values {
-		own.values[i] = p.text(v)
+func (f *fields) cutText() string {
+	n := f.cutNumber()
+	s := string((*f)[:n])
+	*f = (*f)[n:]
+	return s
+}
+
+func (f *fields) cutNumber() int {
+	n, shift := 0, 0
+	for i := 0; ; i++ {
+		b := (*f)[i]
+		n |= int(b&0x7f) << shift
+		if b < 0x80 {
+			*f = (*f)[i+1:]
+			return n
+		}
+		shift += 7
 	}
-	return own
 }

@@ -2,6 +2,7 @@ package memstore_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestAnswersAreExact(t *testing.T) {
 			Status: http.StatusCreated,
 			Header: http.Header{
 				"One": {"1"}, "Many": {"1", "", "2"}, "Empty": {""}, "None": {}, "Nil": nil,
-				"not-canonical": {"\x00\xff"}, "": {"no name"},
+				"not-canonical": {"\x00\xff"}, "": {"no name"}, "Long": {strings.Repeat("long", 5000)},
 			},
 			Trailer:   http.Header{"One": {"trailer"}, "Nil": nil},
 			Body:      []byte("\x00\xffbody\n"),
@@ -52,6 +53,19 @@ func TestAnswersAreExact(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestListsGrowApart: a value added to one header of a replay does not become
+// that of another.
+func TestListsGrowApart(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.complete(a, &idempotency.Response{Header: http.Header{"A": {"1"}, "B": {"2"}, "C": {"3"}}})
+	h := s.lookup(a.Key).Response.Header
+	for _, name := range []string{"A", "B", "C"} {
+		h.Add(name, "added")
+	}
+	require.Equal(t, http.Header{"A": {"1", "added"}, "B": {"2", "added"}, "C": {"3", "added"}}, h)
 }
 
 // overwrite changes all the memory that can be reached from resp.

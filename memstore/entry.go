@@ -6,46 +6,53 @@ import (
 	"github.com/retrysafe/idempotency"
 )
 
-// What the limit of bytes counts besides the texts and bodies. The numbers were
-// measured on a 64-bit machine, as the most that any number of keys above a few
-// hundred came to; a test holds the store to them.
+// What the limit of bytes counts besides texts, packed headers and bodies. The
+// numbers were measured on a 64-bit machine, as the most that any number of keys
+// above a few thousand came to; a test holds the store to them.
 const (
-	entryOverhead  = 320 // a key
-	answerOverhead = 176 // an answer
-	fieldOverhead  = 40  // a header field
-	valueOverhead  = 16  // each value of it
+	entryOverhead  = 360 // a key
+	answerOverhead = 32  // an answer
 )
 
-// entry is a claim, or a record once answer is set. token and fingerprint never
-// change, answer changes once and what it points to never does; so whoever has
-// copied them under the lock can go on reading without it.
+// entry is a claim, or a record once it is done. It is one piece of memory, first
+// what a replay reads first. token and fingerprint never change, and answer never
+// does once the entry is done; so whoever has seen that under the lock can go on
+// reading without it.
 type entry struct {
+	key         idempotency.Key
 	token       string
 	fingerprint idempotency.Fingerprint
-	answer      *answer
-	key         idempotency.Key
 	lease       time.Duration // until when the claim runs
 	end         time.Duration // from when on the entry counts as absent
-	size        int64         // what it takes of limits.bytes
-	index       int           // its place in the queue
-	changed     chan struct{} // closed when a waiter must look again; nil while nobody waits
+	done        bool
+	answer      answer
+
+	next    *entry        // of those whose keys have the same hash
+	hash    uint64        // of the key
+	size    int64         // what it takes of limits.bytes
+	index   int           // its place in the queue
+	changed chan struct{} // closed when a waiter must look again; nil while nobody waits
 }
 
 // newEntry returns an entry for c, with texts of its own.
-func newEntry(c idempotency.Claim) *entry {
-	n := len(c.Key.User) + len(c.Key.Endpoint) + len(c.Key.Value) + len(c.Token)
-	var p packer
-	p.texts.Grow(n)
+func newEntry(c idempotency.Claim, hash uint64) *entry {
+	texts := c.Key.User + c.Key.Endpoint + c.Key.Value + c.Token
+	rest := texts
+	cut := func(n int) (text string) {
+		text, rest = rest[:n], rest[n:]
+		return text
+	}
 	return &entry{
-		key:         idempotency.Key{User: p.text(c.Key.User), Endpoint: p.text(c.Key.Endpoint), Value: p.text(c.Key.Value)},
-		token:       p.text(c.Token),
+		key:         idempotency.Key{User: cut(len(c.Key.User)), Endpoint: cut(len(c.Key.Endpoint)), Value: cut(len(c.Key.Value))},
+		token:       rest,
 		fingerprint: c.Fingerprint,
-		size:        entryOverhead + int64(n),
+		hash:        hash,
+		size:        entryOverhead + int64(len(texts)),
 	}
 }
 
 // running reports whether e is a claim whose lease is not over.
-func (e *entry) running(now time.Duration) bool { return e.answer == nil && now < e.lease }
+func (e *entry) running(now time.Duration) bool { return !e.done && now < e.lease }
 
 // wake has those who wait for e look again.
 func (e *entry) wake() {
@@ -62,14 +69,17 @@ type view struct {
 }
 
 func (e *entry) view(now time.Duration) view {
-	v := view{answer: e.answer}
+	var v view
+	if e.done {
+		v.answer = &e.answer
+	}
 	v.record.Token = e.token
 	v.record.Fingerprint = e.fingerprint
 	v.record.ExpiresIn = e.end - now
 	if e.running(now) {
 		v.record.ExpiresIn = e.lease - now
 	} else {
-		v.record.Lapsed = e.answer == nil
+		v.record.Lapsed = !e.done
 	}
 	return v
 }

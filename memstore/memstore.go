@@ -58,15 +58,15 @@ func (s *Store) Claim(ctx context.Context, c idempotency.Claim, lease time.Durat
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	sh := s.shard(c.Key)
+	at := s.spot(c.Key)
 	// Retries and twins lose, and change nothing: they only need to read, so any
 	// number of them can do so at once.
-	if holder, found := s.read(sh, c.Key); found && holder.beats(c) {
+	if holder, found := s.read(at); found && holder.beats(c) {
 		return holder.copy(), nil
 	}
-	fresh := newEntry(c)
+	fresh := newEntry(c, at.hash)
 	for {
-		holder, verdict := s.take(sh, c, fresh, lease)
+		holder, verdict := s.take(at, c, fresh, lease)
 		switch {
 		case verdict == won:
 			return nil, nil
@@ -85,15 +85,15 @@ func (s *Store) Extend(ctx context.Context, c idempotency.Claim, lease time.Dura
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	sh := s.shard(c.Key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	at := s.spot(c.Key)
+	at.mu.Lock()
+	defer at.mu.Unlock()
 	now := s.now()
-	e := sh.live(c.Key, now)
+	e := at.live(now)
 	if e == nil || e.token != c.Token {
 		return idempotency.ErrClaimLost
 	}
-	if e.answer != nil {
+	if e.done {
 		return nil
 	}
 	until := after(now, lease)
@@ -101,7 +101,7 @@ func (s *Store) Extend(ctx context.Context, c idempotency.Claim, lease time.Dura
 		e.wake() // who waits must come to know of the earlier end
 	}
 	e.lease = until
-	s.setEnd(sh, e, after(until, c.Hold))
+	s.setEnd(at.shard, e, after(until, c.Hold))
 	return nil
 }
 
@@ -116,28 +116,28 @@ func (s *Store) Complete(ctx context.Context, c idempotency.Claim, resp *idempot
 	if resp == nil {
 		return errors.New("memstore: Complete needs a response, got nil")
 	}
-	kept := newAnswer(resp)
-	sh := s.shard(c.Key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	kept, size := newAnswer(resp)
+	at := s.spot(c.Key)
+	at.mu.Lock()
+	defer at.mu.Unlock()
 	now := s.now()
-	e := sh.live(c.Key, now)
+	e := at.live(now)
 	switch {
 	case e == nil: // the claim has lapsed, and nobody took the key since
-		e = newEntry(c)
-		s.drop(sh, c.Key)
+		e = newEntry(c, at.hash)
+		s.drop(at)
 		s.limits.add(1, e.size)
 		e.end = after(now, ttl)
-		s.insert(sh, e)
+		s.insert(at.shard, e)
 	case e.token != c.Token:
 		return idempotency.ErrClaimLost
-	case e.answer != nil: // this is the repetition of a call whose reply was lost
+	case e.done: // this is the repetition of a call whose reply was lost
 		return nil
 	}
-	e.answer = kept
-	e.size += kept.size
-	s.limits.add(0, kept.size)
-	s.setEnd(sh, e, after(now, ttl))
+	e.answer, e.done = kept, true
+	e.size += size
+	s.limits.add(0, size)
+	s.setEnd(at.shard, e, after(now, ttl))
 	e.wake()
 	return nil
 }
@@ -148,11 +148,11 @@ func (s *Store) Release(ctx context.Context, c idempotency.Claim) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	sh := s.shard(c.Key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if e := sh.entries[c.Key]; e != nil && e.token == c.Token && e.answer == nil {
-		s.remove(sh, e)
+	at := s.spot(c.Key)
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if e := at.entry(); e != nil && e.token == c.Token && !e.done {
+		s.remove(at.shard, e)
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func (s *Store) Lookup(ctx context.Context, key idempotency.Key) (*idempotency.R
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	holder, found := s.read(s.shard(key), key)
+	holder, found := s.read(s.spot(key))
 	if !found {
 		return nil, nil
 	}
@@ -174,10 +174,10 @@ func (s *Store) Forget(ctx context.Context, key idempotency.Key) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	sh := s.shard(key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	s.drop(sh, key)
+	at := s.spot(key)
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	s.drop(at)
 	return nil
 }
 

@@ -28,10 +28,10 @@ const (
 // are durations since the store was made.
 type shard struct {
 	mu      sync.RWMutex
-	entries map[idempotency.Key]*entry
-	peak    int          // most entries since the map was made
-	queue   queue        // every entry, the next to expire first
-	next    atomic.Int64 // when the first in the queue is due, or never
+	entries map[uint64]*entry // by the hash of the key; the first of those that share it
+	peak    int               // most entries since the map was made
+	queue   queue             // every entry, the next to expire first
+	next    atomic.Int64      // when the first in the queue is due, or never
 }
 
 // verdict is how a claim ended.
@@ -43,45 +43,65 @@ const (
 	full
 )
 
-func (s *Store) shard(key idempotency.Key) *shard {
-	return &s.shards[maphash.Comparable(s.seed, key)%shardCount]
+// spot is where a key belongs, whether or not it is there. What it embeds may be
+// read and changed by who holds mu.
+type spot struct {
+	*shard
+	key  idempotency.Key
+	hash uint64
 }
 
-// live returns the entry of key, unless it has expired. The caller holds mu.
-func (sh *shard) live(key idempotency.Key, now time.Duration) *entry {
-	if e := sh.entries[key]; e != nil && now < e.end {
+func (s *Store) spot(key idempotency.Key) spot {
+	hash := maphash.Comparable(s.seed, key)
+	return spot{&s.shards[hash%shardCount], key, hash}
+}
+
+// entry returns the entry of the key, expired or not, or nil. The caller holds
+// mu. The map holds hashes and not keys, since among a million keys each of the
+// three texts of a Key is a wait for memory.
+func (at spot) entry() *entry {
+	e := at.entries[at.hash]
+	for e != nil && e.key != at.key {
+		e = e.next
+	}
+	return e
+}
+
+// live returns the entry of the key, unless it has expired. The caller holds mu.
+func (at spot) live(now time.Duration) *entry {
+	if e := at.entry(); e != nil && now < e.end {
 		return e
 	}
 	return nil
 }
 
-// read returns what key holds, if anything.
-func (s *Store) read(sh *shard, key idempotency.Key) (v view, found bool) {
-	sh.mu.RLock()
-	defer sh.mu.RUnlock()
+// read returns what the key holds, if anything.
+func (s *Store) read(at spot) (v view, found bool) {
+	at.mu.RLock()
+	defer at.mu.RUnlock()
 	now := s.now()
-	if e := sh.live(key, now); e != nil {
+	if e := at.live(now); e != nil {
 		return e.view(now), true
 	}
 	return v, false
 }
 
-// take claims c.Key, with fresh as its entry if it needs one, or returns the
-// holder that c loses against.
-func (s *Store) take(sh *shard, c idempotency.Claim, fresh *entry, lease time.Duration) (holder view, v verdict) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+// take claims the key for c, with fresh as its entry if it needs one, or returns
+// the holder that c loses against.
+func (s *Store) take(at spot, c idempotency.Claim, fresh *entry, lease time.Duration) (holder view, v verdict) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
 	now := s.now()
 	fresh.lease = after(now, lease)
 	fresh.end = after(fresh.lease, c.Hold)
 
-	e := sh.live(c.Key, now)
+	e := at.live(now)
 	if e == nil {
-		s.drop(sh, c.Key)
+		s.drop(at)
 		if !s.limits.take(fresh.size) {
 			return holder, full
 		}
-		s.insert(sh, fresh)
+		s.insert(at.shard, fresh)
 		return holder, won
 	}
 	if holder = e.view(now); holder.beats(c) {
@@ -89,12 +109,12 @@ func (s *Store) take(sh *shard, c idempotency.Claim, fresh *entry, lease time.Du
 	}
 	if e.token == c.Token { // claimed again: never to an earlier end
 		e.lease = max(e.lease, fresh.lease)
-		s.setEnd(sh, e, max(e.end, fresh.end))
+		s.setEnd(at.shard, e, max(e.end, fresh.end))
 		return holder, won
 	}
-	s.remove(sh, e)
+	s.remove(at.shard, e)
 	s.limits.add(1, fresh.size)
-	s.insert(sh, fresh)
+	s.insert(at.shard, fresh)
 	return holder, won
 }
 
@@ -102,11 +122,12 @@ func (s *Store) take(sh *shard, c idempotency.Claim, fresh *entry, lease time.Du
 // caller holds mu.
 func (s *Store) insert(sh *shard, e *entry) {
 	if sh.entries == nil {
-		sh.entries = make(map[idempotency.Key]*entry)
+		sh.entries = make(map[uint64]*entry)
 	}
-	sh.entries[e.key] = e
-	sh.peak = max(sh.peak, len(sh.entries))
+	e.next = sh.entries[e.hash]
+	sh.entries[e.hash] = e
 	sh.queue.push(e)
+	sh.peak = max(sh.peak, len(sh.queue))
 	s.requeued(sh)
 }
 
@@ -121,34 +142,51 @@ func (s *Store) setEnd(sh *shard, e *entry, end time.Duration) {
 	}
 }
 
-// drop removes whatever there is under key, expired or not. The caller holds mu.
-func (s *Store) drop(sh *shard, key idempotency.Key) {
-	if e := sh.entries[key]; e != nil {
-		s.remove(sh, e)
+// drop removes whatever there is under the key, expired or not. The caller holds
+// mu.
+func (s *Store) drop(at spot) {
+	if e := at.entry(); e != nil {
+		s.remove(at.shard, e)
 	}
 }
 
 // remove takes e out of the store. The caller holds mu.
 func (s *Store) remove(sh *shard, e *entry) {
-	delete(sh.entries, e.key)
+	sh.unlink(e)
 	sh.queue.remove(e.index)
 	s.limits.add(-1, -e.size)
 	e.wake()
-	if sh.peak > keepMap && len(sh.entries) < sh.peak/shrinkBelow {
+	if sh.peak > keepMap && len(sh.queue) < sh.peak/shrinkBelow {
 		sh.shrink()
 	}
 	s.requeued(sh)
 }
 
+// unlink takes e out of the map.
+func (sh *shard) unlink(e *entry) {
+	first := sh.entries[e.hash]
+	switch {
+	case first != e:
+		for first.next != e {
+			first = first.next
+		}
+		first.next = e.next
+	case e.next != nil:
+		sh.entries[e.hash] = e.next
+	default:
+		delete(sh.entries, e.hash)
+	}
+}
+
 // shrink gives back the memory that the map and the queue had for more entries
 // than there are now.
 func (sh *shard) shrink() {
-	entries := make(map[idempotency.Key]*entry, len(sh.entries))
-	for key, e := range sh.entries {
-		entries[key] = e
+	entries := make(map[uint64]*entry, len(sh.entries))
+	for hash, first := range sh.entries {
+		entries[hash] = first
 	}
 	sh.entries = entries
-	sh.peak = len(entries)
+	sh.peak = len(sh.queue)
 	sh.queue = append(make(queue, 0, len(sh.queue)), sh.queue...)
 }
 

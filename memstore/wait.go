@@ -14,8 +14,8 @@ func (s *Store) Wait(ctx context.Context, key idempotency.Key) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	sh := s.shard(key)
-	claim, changed, left := s.watch(sh, key)
+	at := s.spot(key)
+	claim, changed, left := s.watch(at)
 	if claim == nil {
 		return nil
 	}
@@ -29,20 +29,20 @@ func (s *Store) Wait(ctx context.Context, key idempotency.Key) error {
 		case <-lapse.C:
 		}
 		var now *entry
-		if now, changed, left = s.watch(sh, key); now != claim {
+		if now, changed, left = s.watch(at); now != claim {
 			return nil
 		}
 		lapse.Reset(left)
 	}
 }
 
-// watch returns the claim that runs on key, or nil, with a channel that is
+// watch returns the claim that runs on the key, or nil, with a channel that is
 // closed when to look again and what is left of its lease.
-func (s *Store) watch(sh *shard, key idempotency.Key) (claim *entry, changed <-chan struct{}, left time.Duration) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+func (s *Store) watch(at spot) (claim *entry, changed <-chan struct{}, left time.Duration) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
 	now := s.now()
-	e := sh.live(key, now)
+	e := at.live(now)
 	if e == nil || !e.running(now) {
 		return nil, nil, 0
 	}
