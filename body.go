@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 )
 
 // eagerBytes is how much memory an announced length is trusted with before a
@@ -59,13 +60,17 @@ func bodyError(err error) *Error {
 }
 
 // replayedBody is the request body that the handler reads: the bytes that were
-// read for it.
+// read for it. Once they have been read, or the handler has returned, it lets go of
+// them, since the answer is about to take as much memory again.
 type replayedBody struct {
+	mu     sync.Mutex // against handlers that read after they have returned
 	rest   []byte
 	closed bool
 }
 
 func (b *replayedBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
 	case b.closed:
 		return 0, http.ErrBodyReadAfterClose
@@ -75,21 +80,34 @@ func (b *replayedBody) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
+	if b.rest = b.rest[n:]; len(b.rest) == 0 {
+		b.rest = nil
+	}
 	return n, nil
 }
 
-// WriteTo lets io.Copy do without a buffer.
+// WriteTo lets io.Copy do without a buffer. It does not hold mu while w, which may
+// never end, takes the bytes.
 func (b *replayedBody) WriteTo(w io.Writer) (int64, error) {
-	if b.closed {
+	b.mu.Lock()
+	rest, closed := b.rest, b.closed
+	b.rest = nil
+	b.mu.Unlock()
+	if closed {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	n, err := w.Write(b.rest)
-	b.rest = b.rest[n:]
+	n, err := w.Write(rest)
+	if n < len(rest) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.rest = rest[n:]
+	}
 	return int64(n), err
 }
 
 func (b *replayedBody) Close() error {
-	b.closed = true
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rest, b.closed = nil, true
 	return nil
 }

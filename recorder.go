@@ -41,10 +41,10 @@ type recorder struct {
 	written int64  // how much the handler wrote
 	refused int64  // how much of that was above the announced length
 	lost    bool   // it was more than is kept
+	live    bool   // the client gets it as it is written
+	done    bool   // the handler has returned
 
-	live    bool
 	sniffed []string // the Content-Type that net/http finds out; empty: none, nil: the handler's own counts
-	done    bool     // the handler has returned
 
 	resp     Response  // what response returns
 	trailing []trailer // found by response

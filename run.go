@@ -96,7 +96,7 @@ func (x *run) guarded() (http.ResponseWriter, *http.Request) {
 	}
 	r := x.r.WithContext(ctx)
 	if x.body != nil {
-		x.replayed.rest = x.body
+		x.replayed.rest, x.body = x.body, nil
 		r.Body = &x.replayed
 	}
 	if x.m.tx != nil {
@@ -110,6 +110,7 @@ func (x *run) guarded() (http.ResponseWriter, *http.Request) {
 func (x *run) ended(started time.Time) (complete bool) {
 	x.event.Handler = time.Since(started)
 	x.keeper.stop()
+	_ = x.replayed.Close()
 	return x.recorder.finish()
 }
 
