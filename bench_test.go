@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +20,6 @@ import (
 // what no middleware of this kind can leave out. It reads the body, hashes it,
 // touches a map under a mutex and copies the answer. Keys go round in a fixed
 // set, so that what is measured is not the growth of a heap.
-const benchKeys = 1 << 10
 
 // benchWriter is a ResponseWriter that costs next to nothing.
 type benchWriter struct {
@@ -76,21 +74,25 @@ func (c *benchClient) send(h http.Handler, key []string) {
 	h.ServeHTTP(&c.w, c.r)
 }
 
-func benchKeySet() [][]string {
-	keys := make([][]string, benchKeys)
+// benchKeySet returns n keys.
+func benchKeySet(n int) [][]string {
+	keys := make([][]string, n)
 	for i := range keys {
 		keys[i] = []string{fmt.Sprintf("9b2d7c1e-0000-4000-8000-%012d", i)}
 	}
 	return keys
 }
 
-// benchHandler reads its request and answers with a body of that size.
-func benchHandler(size int) http.Handler {
+// benchHandler reads its request and answers with a body of that size. Its record
+// is of no use once it is made: the next round runs again.
+func benchHandler(size int) http.Handler { return benchHandlerFor(size, time.Nanosecond) }
+
+// benchHandlerFor is benchHandler with another TTL.
+func benchHandlerFor(size int, ttl time.Duration) http.Handler {
 	answer := bytes.Repeat([]byte("y"), size)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		// The record is of no use once it is made: the next round runs again.
-		idempotency.FromContext(r.Context()).SetTTL(time.Nanosecond)
+		idempotency.FromContext(r.Context()).SetTTL(ttl)
 		h := w.Header()
 		h.Set("Content-Type", "application/json")
 		h.Set("Location", "/payments/1")
@@ -157,83 +159,66 @@ func newFloor(next http.Handler, rerun bool) *floor {
 	return &floor{next: next, answers: make(map[string]*floorAnswer), rerun: rerun}
 }
 
-// benchRun measures one handler, serially or in parallel.
-func benchRun(b *testing.B, h http.Handler, size int, keys [][]string, parallel bool) {
+// benchRun sends requests with the keys in turn, or without a key.
+func benchRun(b *testing.B, h http.Handler, size int, keys [][]string) {
 	b.ReportAllocs()
-	if !parallel {
-		c := newBenchClient(size)
-		for i := 0; b.Loop(); i++ {
-			c.send(h, benchKey(keys, i))
+	c := newBenchClient(size)
+	for i := 0; b.Loop(); i++ {
+		if keys == nil {
+			c.send(h, nil)
+		} else {
+			c.send(h, keys[i%len(keys)])
 		}
-		return
 	}
-	var next struct {
-		sync.Mutex
-		n int
-	}
-	b.RunParallel(func(pb *testing.PB) {
-		next.Lock()
-		i := next.n // each goroutine its own part of the keys, so that none is a twin
-		next.n += benchKeys / 64
-		next.Unlock()
-		c := newBenchClient(size)
-		for j := 0; pb.Next(); j = (j + 1) % (benchKeys / 64) {
-			c.send(h, benchKey(keys, i+j))
-		}
-	})
-}
-
-func benchKey(keys [][]string, i int) []string {
-	if keys == nil {
-		return nil
-	}
-	return keys[i%len(keys)]
 }
 
 func BenchmarkNoKey(b *testing.B) {
 	for _, size := range []int{1 << 10, 64 << 10} {
 		bare := benchHandler(size)
-		b.Run("size="+strconv.Itoa(size)+"/bare", func(b *testing.B) { benchRun(b, bare, size, nil, false) })
 		mw := idempotency.New(memstore.New(), benchUser)
-		b.Run("size="+strconv.Itoa(size)+"/guarded", func(b *testing.B) { benchRun(b, mw.Handler(bare), size, nil, false) })
+		b.Run(fmt.Sprintf("size=%d/bare", size), func(b *testing.B) { benchRun(b, bare, size, nil) })
+		b.Run(fmt.Sprintf("size=%d/guarded", size), func(b *testing.B) { benchRun(b, mw.Handler(bare), size, nil) })
 	}
 }
 
+// BenchmarkFirst and BenchmarkReplay measure how the cost grows with the body:
+// that of the request is as large as that of the answer.
 func BenchmarkFirst(b *testing.B)  { benchSizes(b, false) }
 func BenchmarkReplay(b *testing.B) { benchSizes(b, true) }
 
 func benchSizes(b *testing.B, replay bool) {
-	keys := benchKeySet()
-	for _, size := range []int{1 << 10, 64 << 10} {
-		for _, parallel := range []bool{false, true} {
-			name := fmt.Sprintf("size=%d/parallel=%t/", size, parallel)
-			bare := benchHandler(size)
-			handler := bare
-			if replay {
-				handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					bare.ServeHTTP(w, r)
-					idempotency.FromContext(r.Context()).SetTTL(time.Hour)
-				})
-			}
-			floor := newFloor(handler, !replay)
-			guarded := idempotency.New(memstore.New(), benchUser).Handler(handler)
-			if replay {
-				c := newBenchClient(size)
-				for i := range keys {
-					c.send(floor, keys[i])
-					c.send(guarded, keys[i])
-				}
-			}
-			b.Run(name+"bare", func(b *testing.B) { benchRun(b, bare, size, keys, parallel) })
-			b.Run(name+"floor", func(b *testing.B) { benchRun(b, floor, size, keys, parallel) })
-			b.Run(name+"guarded", func(b *testing.B) { benchRun(b, guarded, size, keys, parallel) })
+	for _, size := range []int{1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20} {
+		keys := benchKeySet(max(16, min(1024, 16<<20/size)))
+		floor, guarded := benchPair(size, keys, replay)
+		name := fmt.Sprintf("size=%d/", size)
+		b.Run(name+"bare", func(b *testing.B) { benchRun(b, benchHandler(size), size, keys) })
+		b.Run(name+"floor", func(b *testing.B) { benchRun(b, floor, size, keys) })
+		b.Run(name+"guarded", func(b *testing.B) { benchRun(b, guarded, size, keys) })
+	}
+}
+
+// benchPair returns the floor and the guarded handler. For replays they have
+// answered all keys already.
+func benchPair(size int, keys [][]string, replay bool) (floor, guarded http.Handler) {
+	handler := benchHandler(size)
+	if replay {
+		handler = benchHandlerFor(size, time.Hour)
+	}
+	store := memstore.New(memstore.WithMaxBytes(8 << 30))
+	floor, guarded = newFloor(handler, !replay), idempotency.New(store, benchUser).Handler(handler)
+	if replay {
+		c := newBenchClient(size)
+		for i := range keys {
+			c.send(floor, keys[i])
+			c.send(guarded, keys[i])
 		}
 	}
+	return floor, guarded
 }
 
 // BenchmarkTwin measures the refusal of a request whose first one still runs.
 func BenchmarkTwin(b *testing.B) {
-	key := benchKeySet()[0]
+	key := benchKeySet(1)[0]
 	store := memstore.New()
 	running, end := make(chan struct{}), make(chan struct{})
 	guarded := idempotency.New(store, benchUser).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/http"
 
@@ -29,7 +30,7 @@ func newAnswer(resp *idempotency.Response) (a answer, size int64) {
 	a.Header, a.Trailer = nil, nil
 	a.header = fields(text[:packed])
 	a.Reference = text[packed:]
-	a.Body = cloneBody(resp.Body)
+	a.Body = bytes.Clone(resp.Body)
 	return a, answerOverhead + int64(len(text)+len(resp.Body))
 }
 
@@ -39,14 +40,7 @@ func (a *answer) restore(resp *idempotency.Response) {
 	rest := a.header
 	resp.Header = rest.cutHeader()
 	resp.Trailer = rest.cutHeader()
-	resp.Body = cloneBody(a.Body)
-}
-
-func cloneBody(body []byte) []byte {
-	if body == nil {
-		return nil
-	}
-	return append(make([]byte, 0, len(body)), body...)
+	resp.Body = bytes.Clone(a.Body)
 }
 
 // fields are packed headers. A text stands behind its length, and a list behind
