@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -147,9 +148,7 @@ func (r *Response) Clone() *Response {
 	c := *r
 	c.Header = r.Header.Clone()
 	c.Trailer = r.Trailer.Clone()
-	if r.Body != nil {
-		c.Body = append(make([]byte, 0, len(r.Body)), r.Body...)
-	}
+	c.Body = bytes.Clone(r.Body)
 	return &c
 }
 
