@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// deadline is the context of one call of the store: what context.WithTimeout
-// returns, but without a timer until somebody waits for its end.
+// deadline is the context of one call of the store: what context.WithTimeout of
+// context.WithoutCancel returns, but without a timer until somebody waits for its
+// end.
 type deadline struct {
-	context.Context // values; never ends
+	context.Context // its values count, its end does not
 	at              time.Time
 
 	mu    sync.Mutex
@@ -18,8 +19,8 @@ type deadline struct {
 	ended bool
 }
 
-func (d *deadline) init(values context.Context, at time.Time) {
-	d.Context, d.at = values, at
+func (d *deadline) init(parent context.Context, at time.Time) {
+	d.Context, d.at = parent, at
 }
 
 // cancel ends the context.
@@ -38,7 +39,7 @@ func (d *deadline) Done() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.real == nil {
-		d.real, d.end = context.WithDeadline(d.Context, d.at)
+		d.real, d.end = context.WithDeadline(context.WithoutCancel(d.Context), d.at)
 		if d.ended {
 			d.end()
 		}
@@ -64,10 +65,10 @@ func (d *deadline) Err() error {
 // this one find their parent there and need no goroutine to follow it.
 func (d *deadline) Value(key any) any {
 	d.mu.Lock()
-	values := d.Context
-	if d.real != nil {
-		values = d.real
-	}
+	real := d.real
 	d.mu.Unlock()
-	return values.Value(key)
+	if real != nil {
+		return real.Value(key)
+	}
+	return context.WithoutCancel(d.Context).Value(key)
 }

@@ -105,7 +105,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		q := &request{m: m, w: w, r: r, next: next, values: context.WithoutCancel(r.Context())}
+		q := &request{m: m, w: w, r: r, next: next}
 		q.serve(lines)
 	})
 }

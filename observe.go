@@ -51,16 +51,16 @@ type Observer func(ctx context.Context, e Event)
 func (q *request) done(outcome Outcome) {
 	q.event.Outcome = outcome
 	q.event.Key = q.claim.Key
-	q.m.log(q.values, &q.event)
+	q.log()
 	if q.m.observer != nil {
-		q.m.observer(q.values, q.event)
+		q.m.observer(q.values(), q.event)
 	}
 }
 
 // log writes of an abnormal end: one that an operator should know of, as opposed
 // to those that are a client's doing.
-func (m *Middleware) log(ctx context.Context, e *Event) {
-	level := slog.LevelError
+func (q *request) log() {
+	e, level := &q.event, slog.LevelError
 	switch {
 	case e.Outcome == OutcomeUnstored || e.Outcome == OutcomeUnguarded:
 	case e.Code == CodeStoreUnavailable || e.Code == CodeNotCommitted || e.Code == CodeRecordCorrupt:
@@ -69,7 +69,7 @@ func (m *Middleware) log(ctx context.Context, e *Event) {
 	default:
 		return
 	}
-	logger := m.logger
+	logger := q.m.logger
 	if logger == nil {
 		logger = slog.Default()
 	}
@@ -83,7 +83,7 @@ func (m *Middleware) log(ctx context.Context, e *Event) {
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))
 	}
-	logger.LogAttrs(ctx, level, "idempotency: request ended abnormally", attrs...)
+	logger.LogAttrs(q.values(), level, "idempotency: request ended abnormally", attrs...)
 }
 
 // hashed returns what stands for a key in logs: enough to find its other lines.

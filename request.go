@@ -20,11 +20,19 @@ type request struct {
 	claim Claim
 	event Event
 
-	values  context.Context // the values of r's context, without its end
+	lasting context.Context // made by values
 	leased  time.Time       // when the last call that may have given the claim its lease was begun
 	calls   [2]deadline     // room for the contexts of the first calls of the store
 	probe   [1]byte         // room for the read that finds the end of the body
 	headers [3]string       // room for the header values that a replay adds
+}
+
+// values returns a context with the values of the request's that does not end.
+func (q *request) values() context.Context {
+	if q.lasting == nil {
+		q.lasting = context.WithoutCancel(q.r.Context())
+	}
+	return q.lasting
 }
 
 // serve takes the request from its key to its answer.
@@ -201,10 +209,19 @@ func (q *request) stale() error {
 func (q *request) call(f func(context.Context) error) error {
 	start := time.Now()
 	ctx := q.deadline()
-	ctx.init(q.values, start.Add(q.m.storeTimeout))
+	ctx.init(q.parent(), start.Add(q.m.storeTimeout))
 	defer ctx.cancel()
 	defer func() { q.event.Store += time.Since(start) }()
 	return f(ctx)
+}
+
+// parent returns the context whose values the store gets: a replay never asks
+// for one that does not end.
+func (q *request) parent() context.Context {
+	if q.lasting != nil {
+		return q.lasting
+	}
+	return q.r.Context()
 }
 
 // deadline returns room for a context. None is used twice: a store may keep it.

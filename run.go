@@ -60,10 +60,10 @@ func (x *run) executeUnguarded() {
 // begin makes the handler's context and begins to keep the claim.
 func (x *run) begin() {
 	x.execution.key, x.execution.behind = x.claim.Key, x.m.behind
-	x.context = executionContext{x.values, &x.execution}
+	x.context = executionContext{x.values(), &x.execution}
 	x.ctx, x.cancel = context.WithCancelCause(&x.context)
 	k := &x.keeper
-	k.store, k.claim, k.timeout, k.values, k.lose = x.m.store, &x.claim, x.m.storeTimeout, x.values, x.cancel
+	k.store, k.claim, k.timeout, k.values, k.lose = x.m.store, &x.claim, x.m.storeTimeout, x.values(), x.cancel
 	if !x.unguarded && x.m.tx == nil { // a transaction does not lapse
 		k.lease = x.m.lease
 	}
@@ -262,7 +262,7 @@ func (x *run) goOn(settle func(context.Context) error, extend bool, outcome Outc
 // been made and is of no use: for up to a lease, when it is gone anyway.
 func (q *request) releaseAbandoned() {
 	// The request is being answered meanwhile: its event is not ours.
-	own := &request{m: q.m, claim: q.claim, values: q.values}
+	own := &request{m: q.m, claim: q.claim, lasting: q.values()}
 	until := time.Now().Add(q.m.lease)
 	q.m.behind.start(func() { _ = own.persist(until, func() {}, own.free) })
 }
