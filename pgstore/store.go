@@ -195,9 +195,9 @@ func (s *Store) completeLate(ctx context.Context, c idempotency.Claim, args []an
 		return false, err
 	}
 	switch {
-	case r != nil && r.token == token:
+	case r != nil && r.token == token && r.status == completed:
 		return false, nil
-	case r.isAbsent():
+	case r.isAbsent(), r.token == token:
 		return false, errUnsettled
 	}
 	return true, nil
