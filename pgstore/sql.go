@@ -156,7 +156,14 @@ func micros(d time.Duration) int64 {
 // both is lease and hold together, which must not overflow.
 func both(lease, hold time.Duration) int64 { return micros(lease) + micros(hold) }
 
-// keyArgs are the key's columns in the order of the statements.
-func keyArgs(k idempotency.Key) (value, endpoint, user string) {
+// columnsOf are the key's columns in the order of the statements.
+func columnsOf(k idempotency.Key) (value, endpoint, user string) {
 	return encodePart(k.Value), encodePart(k.Endpoint), encodePart(k.User)
+}
+
+// keyArgs are the first arguments of a statement, with room for more behind
+// them. A shorter part of what they grow into serves another statement.
+func keyArgs(k idempotency.Key, more int) []any {
+	value, endpoint, user := columnsOf(k)
+	return append(make([]any, 0, 3+more), value, endpoint, user)
 }

@@ -304,6 +304,12 @@ func TestCorruptRecords(t *testing.T) {
 			})
 		}
 		c := recorded(t, s, newResponse("x"))
+		fix.exec(t, "UPDATE %s SET free_at = 'infinity' WHERE idempotency_key = $1", c.Key.Value)
+		_, err := s.Claim(t.Context(), again(c), lease)
+		require.Error(t, err, "no time is left of an infinite one")
+		requireReturned(t, fix.pool)
+
+		c = recorded(t, s, newResponse("x"))
 		fix.exec(t, "UPDATE %s SET status = 'done' WHERE idempotency_key = $1", c.Key.Value)
 		require.Error(t, s.Complete(t.Context(), c, newResponse("x"), ttl), "it is not completed")
 	})
