@@ -1,14 +1,9 @@
 package pgstore
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"maps"
-	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -90,98 +85,4 @@ func unescape(s string) (string, error) {
 		i += 2
 	}
 	return string(b), nil
-}
-
-// encodeHeader writes h as a JSON object of arrays in pure ASCII, one character
-// a byte: valid UTF-8 is not asked of a header, so its bytes are written as the
-// ISO 8859-1 characters that they are on the wire. nil gives nil.
-func encodeHeader(h http.Header) *string {
-	if h == nil {
-		return nil
-	}
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, name := range slices.Sorted(maps.Keys(h)) {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		quote(&b, name)
-		b.WriteString(": ")
-		values := h[name]
-		if values == nil {
-			b.WriteString("null")
-			continue
-		}
-		b.WriteByte('[')
-		for j, v := range values {
-			if j > 0 {
-				b.WriteString(", ")
-			}
-			quote(&b, v)
-		}
-		b.WriteByte(']')
-	}
-	b.WriteByte('}')
-	s := b.String()
-	return &s
-}
-
-func quote(b *bytes.Buffer, s string) {
-	b.WriteByte('"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ' || c > '~':
-			b.WriteString(`\u00`)
-			b.WriteByte(digits[c>>4])
-			b.WriteByte(digits[c&15])
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-}
-
-var errHeader = errors.New("headers that are no object of arrays of ISO 8859-1 text")
-
-// decodeHeader undoes encodeHeader.
-func decodeHeader(s *string) (http.Header, error) {
-	if s == nil {
-		return nil, nil
-	}
-	var raw map[string][]string
-	if err := json.Unmarshal([]byte(*s), &raw); err != nil || raw == nil {
-		return nil, errHeader
-	}
-	h := make(http.Header, len(raw))
-	for name, values := range raw {
-		name, ok := narrow(name)
-		if !ok {
-			return nil, errHeader
-		}
-		for i := range values {
-			if values[i], ok = narrow(values[i]); !ok {
-				return nil, errHeader
-			}
-		}
-		h[name] = values
-	}
-	return h, nil
-}
-
-// narrow turns characters into the bytes they stand for.
-func narrow(s string) (string, bool) {
-	if isPrintable(s) {
-		return s, true
-	}
-	b := make([]byte, 0, len(s))
-	for _, r := range s {
-		if r > 0xff {
-			return "", false
-		}
-		b = append(b, byte(r))
-	}
-	return string(b), true
 }

@@ -31,15 +31,14 @@ func (t *table) Forget(ctx context.Context, key idempotency.Key) error {
 	if err := ctx.Err(); err != nil {
 		return wrap("forget", err)
 	}
-	value, endpoint, user := keyArgs(key)
-	_, err := t.exec(ctx, t.sql.forget, value, endpoint, user)
+	_, err := t.exec(ctx, t.sql.forget, keyArgs(key, 0)...)
 	return wrap("forget", err)
 }
 
 func (t *table) look(ctx context.Context, key idempotency.Key) (r *row, err error) {
-	value, endpoint, user := keyArgs(key)
+	args := keyArgs(key, 0)
 	err = retry(ctx, func() (err error) {
-		r, err = scan(t.pool.Query(ctx, t.sql.read, value, endpoint, user))
+		r, err = scan(t.pool.Query(ctx, t.sql.read, args...))
 		return err
 	})
 	return r, err

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/retrysafe/idempotency"
 )
 
@@ -19,33 +17,13 @@ const (
 // row is a row as the statement read gives it.
 type row struct {
 	token, hash, status string
-	code                *int32
-	header, trailer     *string
+	code                nullNumber
+	header, trailer     nullText
 	body                []byte
 	bodyLost            bool
 	reference           string
-	hostTime            *string
+	hostTime            nullText
 	expires, free       time.Duration // from now on, by the server's clock
-}
-
-// scan reads the one row there may be; nil when there is none.
-func scan(rows pgx.Rows, err error) (*row, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	if !rows.Next() {
-		return nil, rows.Err()
-	}
-	var r row
-	var expiresAt, freeAt, now time.Time
-	if err := rows.Scan(&r.token, &r.hash, &r.status, &r.code, &r.header, &r.trailer,
-		&r.body, &r.bodyLost, &r.reference, &r.hostTime, &expiresAt, &freeAt, &now); err != nil {
-		return nil, err
-	}
-	r.expires, r.free = expiresAt.Sub(now), freeAt.Sub(now)
-	rows.Close()
-	return &r, rows.Err()
 }
 
 // isAbsent reports whether the key counts as free; r may be nil.
@@ -70,11 +48,14 @@ func (r *row) parse() (*idempotency.Record, error) {
 		return nil, fmt.Errorf("token: %w", err)
 	}
 	rec := &idempotency.Record{Token: token, ExpiresIn: r.expires}
-	hash, err := hex.DecodeString(r.hash)
-	if err != nil || len(hash) != len(rec.Fingerprint) {
-		return nil, errors.New("request_hash is no SHA-256 in hexadecimal")
+	if len(r.hash) != hex.EncodedLen(len(rec.Fingerprint)) {
+		return nil, errHash
 	}
-	copy(rec.Fingerprint[:], hash)
+	var hash [2 * len(rec.Fingerprint)]byte
+	copy(hash[:], r.hash)
+	if _, err := hex.Decode(rec.Fingerprint[:], hash[:]); err != nil {
+		return nil, errHash
+	}
 	switch r.status {
 	case inProgress:
 		if r.isLapsed() {
@@ -90,11 +71,13 @@ func (r *row) parse() (*idempotency.Record, error) {
 	return rec, err
 }
 
+var errHash = errors.New("request_hash is no SHA-256 in hexadecimal")
+
 func (r *row) response() (*idempotency.Response, error) {
-	if r.code == nil {
+	if !r.code.valid {
 		return nil, errors.New("completed without a status code")
 	}
-	resp := &idempotency.Response{Status: int(*r.code), Body: r.body, BodyLost: r.bodyLost}
+	resp := &idempotency.Response{Status: int(r.code.number), Body: r.body, BodyLost: r.bodyLost}
 	var err error
 	if resp.Header, err = decodeHeader(r.header); err != nil {
 		return nil, err
@@ -105,18 +88,21 @@ func (r *row) response() (*idempotency.Response, error) {
 	if resp.Reference, err = unescape(r.reference); err != nil {
 		return nil, fmt.Errorf("reference: %w", err)
 	}
-	if r.hostTime != nil {
-		if resp.Time, err = time.Parse(time.RFC3339Nano, *r.hostTime); err != nil {
+	if r.hostTime.valid {
+		if resp.Time, err = time.Parse(time.RFC3339Nano, r.hostTime.text); err != nil {
 			return nil, errors.New("host_time is not in the form of RFC 3339")
 		}
 	}
 	return resp, nil
 }
 
-// answerArgs are the arguments $5 to $12 of the statements that record resp.
-func answerArgs(resp *idempotency.Response, ttl time.Duration) []any {
-	return []any{
+// answerArgs is how many arguments appendAnswer appends.
+const answerArgs = 8
+
+// appendAnswer appends the arguments $5 to $12 of the statements that record
+// resp.
+func appendAnswer(args []any, resp *idempotency.Response, ttl time.Duration) []any {
+	return append(args,
 		micros(ttl), int32(resp.Status), encodeHeader(resp.Header), encodeHeader(resp.Trailer), //nolint:gosec // a status has three digits
-		resp.Body, resp.BodyLost, escape(resp.Reference), resp.Time.UTC().Format(time.RFC3339Nano),
-	}
+		resp.Body, resp.BodyLost, escape(resp.Reference), resp.Time.UTC().Format(time.RFC3339Nano))
 }

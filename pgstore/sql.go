@@ -9,12 +9,14 @@ import (
 
 // statements are the SQL of one table. Every argument is a string, a []byte, a
 // bool or an integer with a cast beside it, so that all query modes of pgx take
-// them, and every clock is the server's clock_timestamp: now() would be the
-// start of the transaction.
+// them, and every clock is the server's. What is compared is compared with
+// clock_timestamp: a condition that is looked at again after waiting for a lock
+// sees how late it is by then. What is written is counted from
+// statement_timestamp, which is the same wherever it stands in a statement; a
+// subquery that reads clock_timestamp once costs a join, a tenth of a claim and
+// record. now() would be the start of the transaction.
 //
-// The first three arguments of a statement are the key's columns. An instant
-// that is written twice is read once, in the subquery "now": PostgreSQL does not
-// pull up a subquery with a volatile function.
+// The first three arguments of a statement are the key's columns.
 type statements struct {
 	insert   string // the claim: key, hash, token, lease, lease+hold
 	insertTx string // the same under the try-lock: …, lock; returns where the row is
@@ -41,19 +43,20 @@ const columns = `idempotency_key, endpoint, user_id, request_hash, status, statu
 
 const (
 	byKey = `idempotency_key = $1::text AND endpoint = $2::text AND user_id = $3::text`
-	now   = `(SELECT clock_timestamp() AS t) now`
+	now   = `statement_timestamp()`
 
 	claimColumns = `(idempotency_key, endpoint, user_id, request_hash, token, status, created_at, expires_at, free_at)`
-	claimValues  = `SELECT $1::text, $2::text, $3::text, $4::text, $5::text, 'in_progress', now.t,
-  now.t + $6::bigint * interval '1 microsecond', now.t + $7::bigint * interval '1 microsecond' FROM ` + now
+	claimValues  = `SELECT $1::text, $2::text, $3::text, $4::text, $5::text, 'in_progress', ` + now + `,
+  ` + now + ` + $6::bigint * interval '1 microsecond', ` + now + ` + $7::bigint * interval '1 microsecond'`
 	keyConflict = ` ON CONFLICT (idempotency_key, endpoint, user_id) `
 
 	// setAnswer writes the answer; $5 to $12.
-	setAnswer = `status = 'completed', completed_at = now.t, expires_at = now.t + $5::bigint * interval '1 microsecond',
-  free_at = now.t + $5::bigint * interval '1 microsecond', status_code = $6::integer, response_headers = $7::text::json,
+	setAnswer = `status = 'completed', completed_at = ` + now + `,
+  expires_at = ` + now + ` + $5::bigint * interval '1 microsecond',
+  free_at = ` + now + ` + $5::bigint * interval '1 microsecond', status_code = $6::integer, response_headers = $7::text::json,
   response_trailers = $8::text::json, response_body = $9::bytea, body_lost = $10::boolean, reference = $11::text,
   host_time = $12::text`
-	setComplete = `UPDATE {t} AS r SET ` + setAnswer + ` FROM ` + now + `
+	setComplete = `UPDATE {t} AS r SET ` + setAnswer + `
 WHERE token = $4::text AND status = 'in_progress' AND `
 	// byPlace finds the row that the same transaction inserted without reading
 	// the index: under serializable isolation every reader of an index page
@@ -98,20 +101,21 @@ RETURNING ctid::text`, "$8"),
 			tookNothing, ""),
 		vacate:   fill(remove(byKey+` AND `+free+` AND (token <> $4::text OR status = 'in_progress')`), ""),
 		vacateTx: fill(remove(byKey+` AND `+free+` AND `+tryLock), "$4"),
-		revive: fill(`UPDATE {t} SET expires_at = GREATEST(expires_at, now.t + $5::bigint * interval '1 microsecond'),
-  free_at = GREATEST(free_at, now.t + $6::bigint * interval '1 microsecond') FROM `+now+`
+		revive: fill(`UPDATE {t} SET expires_at = GREATEST(expires_at, `+now+` + $5::bigint * interval '1 microsecond'),
+  free_at = GREATEST(free_at, `+now+` + $6::bigint * interval '1 microsecond')
 WHERE `+byKey+` AND token = $4::text AND status = 'in_progress' AND free_at > clock_timestamp()`, ""),
 		replace: fill(`UPDATE {t} SET request_hash = $4::text, token = $5::text,
-  expires_at = now.t + $6::bigint * interval '1 microsecond', free_at = now.t + $7::bigint * interval '1 microsecond'
-FROM `+now+` WHERE `+byKey+` AND token = $8::text AND status = 'in_progress'
+  expires_at = `+now+` + $6::bigint * interval '1 microsecond',
+  free_at = `+now+` + $7::bigint * interval '1 microsecond'
+WHERE `+byKey+` AND token = $8::text AND status = 'in_progress'
   AND expires_at <= clock_timestamp() AND free_at > clock_timestamp()`, ""),
 		complete: fill(setComplete+byKey, ""),
 		upsert:   fill(upsertRow, ""),
 		// Division by zero makes the COMMIT behind it a rollback: without a row
 		// of this claim there is no record, and so there must be no work.
 		record: fill(`WITH done AS (`+setComplete+byPlace+` RETURNING 1) SELECT 1 / count(*) FROM done`, ""),
-		extend: fill(`UPDATE {t} SET expires_at = now.t + $5::bigint * interval '1 microsecond',
-  free_at = now.t + $6::bigint * interval '1 microsecond' FROM `+now+`
+		extend: fill(`UPDATE {t} SET expires_at = `+now+` + $5::bigint * interval '1 microsecond',
+  free_at = `+now+` + $6::bigint * interval '1 microsecond'
 WHERE `+byKey+` AND token = $4::text AND status = 'in_progress' AND free_at > clock_timestamp()`, ""),
 		release: fill(`DELETE FROM {t} WHERE `+byKey+` AND token = $4::text AND status = 'in_progress'`, ""),
 		forget:  fill(remove(byKey), ""),
@@ -130,9 +134,9 @@ const readRow = `SELECT token, request_hash, status, status_code, response_heade
 const upsertRow = `INSERT INTO {t} AS r (idempotency_key, endpoint, user_id, token, request_hash, status, created_at,
   completed_at, expires_at, free_at, status_code, response_headers, response_trailers, response_body, body_lost,
   reference, host_time)
-SELECT $1::text, $2::text, $3::text, $4::text, $13::text, 'completed', now.t, now.t,
-  now.t + $5::bigint * interval '1 microsecond', now.t + $5::bigint * interval '1 microsecond', $6::integer,
-  $7::text::json, $8::text::json, $9::bytea, $10::boolean, $11::text, $12::text FROM ` + now + `
+SELECT $1::text, $2::text, $3::text, $4::text, $13::text, 'completed', ` + now + `, ` + now + `,
+  ` + now + ` + $5::bigint * interval '1 microsecond', ` + now + ` + $5::bigint * interval '1 microsecond', $6::integer,
+  $7::text::json, $8::text::json, $9::bytea, $10::boolean, $11::text, $12::text
 ON CONFLICT (idempotency_key, endpoint, user_id) DO UPDATE SET status = 'completed',
   completed_at = EXCLUDED.completed_at, expires_at = EXCLUDED.expires_at, free_at = EXCLUDED.free_at,
   status_code = EXCLUDED.status_code, response_headers = EXCLUDED.response_headers,
@@ -152,7 +156,14 @@ func micros(d time.Duration) int64 {
 // both is lease and hold together, which must not overflow.
 func both(lease, hold time.Duration) int64 { return micros(lease) + micros(hold) }
 
-// keyArgs are the key's columns in the order of the statements.
-func keyArgs(k idempotency.Key) (value, endpoint, user string) {
+// columnsOf are the key's columns in the order of the statements.
+func columnsOf(k idempotency.Key) (value, endpoint, user string) {
 	return encodePart(k.Value), encodePart(k.Endpoint), encodePart(k.User)
+}
+
+// keyArgs are the first arguments of a statement, with room for more behind
+// them. A shorter part of what they grow into serves another statement.
+func keyArgs(k idempotency.Key, more int) []any {
+	value, endpoint, user := columnsOf(k)
+	return append(make([]any, 0, 3+more), value, endpoint, user)
 }

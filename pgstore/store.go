@@ -55,11 +55,9 @@ func (s *Store) Claim(ctx context.Context, c idempotency.Claim, lease time.Durat
 func (s *Store) claim(
 	ctx context.Context, c idempotency.Claim, lease time.Duration, vacate *bool,
 ) (*idempotency.Record, error) {
-	value, endpoint, user := keyArgs(c.Key)
-	token := escape(c.Token)
 	b := &pgx.Batch{}
 	if *vacate {
-		b.Queue(s.sql.vacate, value, endpoint, user, noToken)
+		b.Queue(s.sql.vacate, append(keyArgs(c.Key, 1), noToken)...)
 	}
 	// A statement each for taking and looking, so that the look has a snapshot
 	// of its own: the winner's row may be younger than the first one's.
@@ -75,11 +73,11 @@ func (s *Store) claim(
 	case r.isAbsent():
 		*vacate = r != nil
 		return nil, errUnsettled
-	case r.token == token && r.status == inProgress:
-		n, err = s.exec(ctx, s.sql.revive, value, endpoint, user, token, micros(lease), both(lease, c.Hold))
+	case r.token == escape(c.Token) && r.status == inProgress:
+		n, err = s.exec(ctx, s.sql.revive,
+			append(keyArgs(c.Key, 3), r.token, micros(lease), both(lease, c.Hold))...)
 	case c.Replaces != "" && r.token == escape(c.Replaces) && r.isLapsed():
-		n, err = s.exec(ctx, s.sql.replace, value, endpoint, user, c.Fingerprint.String(), token,
-			micros(lease), both(lease, c.Hold), r.token)
+		n, err = s.exec(ctx, s.sql.replace, append(claimArgs(c, lease, 1), r.token)...)
 	default:
 		return r.record()
 	}
@@ -92,6 +90,13 @@ func (s *Store) claim(
 // noToken is no token: escape never leaves a percent sign alone.
 const noToken = "%"
 
+// claimArgs are the first arguments of the statements that make a claim, with
+// room for more behind them.
+func claimArgs(c idempotency.Claim, lease time.Duration, more int) []any {
+	return append(keyArgs(c.Key, 4+more),
+		c.Fingerprint.String(), escape(c.Token), micros(lease), both(lease, c.Hold))
+}
+
 // attempt is what a claim's statements found.
 type attempt struct {
 	taken   bool   // the row was inserted
@@ -100,35 +105,51 @@ type attempt struct {
 	audited bool   // a replay was counted
 }
 
-// queueClaim queues the statements that take the key or find who has it.
+// queueClaim queues the statements that take the key or find who has it. The
+// insert is t.sql.insert or t.sql.insertTx.
 func (t *table) queueClaim(
 	b *pgx.Batch, insert string, c idempotency.Claim, lease time.Duration, more ...any,
 ) *attempt {
 	a := &attempt{}
-	value, endpoint, user := keyArgs(c.Key)
-	hash, token := c.Fingerprint.String(), escape(c.Token)
-	args := append([]any{value, endpoint, user, hash, token, micros(lease), both(lease, c.Hold)}, more...)
-	b.Queue(insert, args...).Query(func(rows pgx.Rows) error {
-		if rows.Next() {
-			if err := rows.Scan(&a.place); err != nil {
-				return err
-			}
-		}
-		rows.Close()
-		a.taken = rows.CommandTag().RowsAffected() == 1
-		return rows.Err()
-	})
-	b.Queue(t.sql.found, value, endpoint, user).Query(func(rows pgx.Rows) (err error) {
-		a.row, err = scan(rows, nil)
-		return err
-	})
+	args := append(claimArgs(c, lease, len(more)), more...)
+	if q := b.Queue(insert, args...); insert == t.sql.insertTx {
+		q.Query(a.readTaken)
+	} else {
+		q.Exec(a.setTaken)
+	}
+	b.Queue(t.sql.found, args[:3:3]...).Query(a.readRow)
 	if t.audit {
-		b.Queue(t.sql.audit, value, endpoint, user, hash, token).Exec(func(tag pgconn.CommandTag) error {
-			a.audited = tag.RowsAffected() > 0
-			return nil
-		})
+		b.Queue(t.sql.audit, args[:5:5]...).Exec(a.setAudited)
 	}
 	return a
+}
+
+func (a *attempt) setTaken(tag pgconn.CommandTag) error {
+	a.taken = tag.RowsAffected() == 1
+	return nil
+}
+
+func (a *attempt) readTaken(rows pgx.Rows) error {
+	if rows.Next() {
+		if err := rows.Scan(&a.place); err != nil {
+			return err
+		}
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return a.setTaken(rows.CommandTag())
+}
+
+func (a *attempt) readRow(rows pgx.Rows) (err error) {
+	a.row, err = scan(rows, nil)
+	return err
+}
+
+func (a *attempt) setAudited(tag pgconn.CommandTag) error {
+	a.audited = tag.RowsAffected() > 0
+	return nil
 }
 
 // Extend implements [idempotency.Store].
@@ -136,9 +157,9 @@ func (s *Store) Extend(ctx context.Context, c idempotency.Claim, lease time.Dura
 	if err := ctx.Err(); err != nil {
 		return wrap("extend", err)
 	}
-	value, endpoint, user := keyArgs(c.Key)
 	token := escape(c.Token)
-	n, err := s.exec(ctx, s.sql.extend, value, endpoint, user, token, micros(lease), both(lease, c.Hold))
+	n, err := s.exec(ctx, s.sql.extend,
+		append(keyArgs(c.Key, 3), token, micros(lease), both(lease, c.Hold))...)
 	if err != nil || n > 0 {
 		return wrap("extend", err)
 	}
@@ -160,8 +181,7 @@ func (s *Store) Complete(
 	if err := ctx.Err(); err != nil {
 		return wrap("complete", err)
 	}
-	value, endpoint, user := keyArgs(c.Key)
-	args := append([]any{value, endpoint, user, escape(c.Token)}, answerArgs(resp, ttl)...)
+	args := appendAnswer(append(keyArgs(c.Key, 2+answerArgs), escape(c.Token)), resp, ttl)
 	n, err := s.exec(ctx, s.sql.complete, args...)
 	if err != nil || n > 0 {
 		return wrap("complete", err)
@@ -177,17 +197,16 @@ func (s *Store) Complete(
 	return wrap("complete", err)
 }
 
-// completeLate completes a claim whose row is not there any more, or finds out
+// completeLate takes the arguments of complete. It completes a claim whose row is not there any more, or finds out
 // that it was completed already or is lost.
 func (s *Store) completeLate(ctx context.Context, c idempotency.Claim, args []any) (lost bool, err error) {
-	value, endpoint, user := keyArgs(c.Key)
 	token := escape(c.Token)
 	b := &pgx.Batch{}
 	// Another's row whose time is over holds nothing and makes way.
-	b.Queue(s.sql.vacate, value, endpoint, user, token)
+	b.Queue(s.sql.vacate, args[:4:4]...)
 	b.Queue(s.sql.upsert, append(args[:len(args):len(args)], c.Fingerprint.String())...)
 	var r *row
-	b.Queue(s.sql.read, value, endpoint, user).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(s.sql.read, args[:3:3]...).Query(func(rows pgx.Rows) (err error) {
 		r, err = scan(rows, nil)
 		return err
 	})
@@ -195,9 +214,9 @@ func (s *Store) completeLate(ctx context.Context, c idempotency.Claim, args []an
 		return false, err
 	}
 	switch {
-	case r != nil && r.token == token:
+	case r != nil && r.token == token && r.status == completed:
 		return false, nil
-	case r.isAbsent():
+	case r.isAbsent(), r.token == token:
 		return false, errUnsettled
 	}
 	return true, nil
@@ -208,7 +227,6 @@ func (s *Store) Release(ctx context.Context, c idempotency.Claim) error {
 	if err := ctx.Err(); err != nil {
 		return wrap("release", err)
 	}
-	value, endpoint, user := keyArgs(c.Key)
-	_, err := s.exec(ctx, s.sql.release, value, endpoint, user, escape(c.Token))
+	_, err := s.exec(ctx, s.sql.release, append(keyArgs(c.Key, 1), escape(c.Token))...)
 	return wrap("release", err)
 }

@@ -290,7 +290,7 @@ func TestCorruptRecords(t *testing.T) {
 		for _, set := range []string{
 			`response_headers = '[1]'`, `response_headers = '{"A": "b"}'`, `response_headers = '{"A": ["Ā"]}'`,
 			`response_trailers = '3'`, `request_hash = 'zz'`, `request_hash = 'abcd'`,
-			`host_time = 'yesterday'`, `reference = '%%4'`, `token = '%%zz'`,
+			`host_time = 'yesterday'`, `reference = '%%4'`, `token = '%%zz'`, `status_code = NULL`, `status = 'done'`,
 		} {
 			t.Run(set, func(t *testing.T) {
 				c := recorded(t, s, newResponse("x"))
@@ -303,9 +303,14 @@ func TestCorruptRecords(t *testing.T) {
 				requireReturned(t, fix.pool)
 			})
 		}
-		// The table itself refuses a record without an answer.
 		c := recorded(t, s, newResponse("x"))
-		_, err := fix.pool.Exec(t.Context(), "UPDATE "+fix.sql+" SET status_code = NULL WHERE idempotency_key = $1", c.Key.Value)
-		require.Error(t, err)
+		fix.exec(t, "UPDATE %s SET free_at = 'infinity' WHERE idempotency_key = $1", c.Key.Value)
+		_, err := s.Claim(t.Context(), again(c), lease)
+		require.Error(t, err, "no time is left of an infinite one")
+		requireReturned(t, fix.pool)
+
+		c = recorded(t, s, newResponse("x"))
+		fix.exec(t, "UPDATE %s SET status = 'done' WHERE idempotency_key = $1", c.Key.Value)
+		require.Error(t, s.Complete(t.Context(), c, newResponse("x"), ttl), "it is not completed")
 	})
 }

@@ -106,8 +106,7 @@ func (s *TxStore) claim(ctx context.Context, c idempotency.Claim, lease time.Dur
 	a, err := s.try(ctx, ses, b, c, lease)
 	if err == nil && !a.taken && a.row != nil && a.row.isAbsent() {
 		b = &pgx.Batch{}
-		value, endpoint, user := keyArgs(c.Key)
-		b.Queue(s.sql.vacateTx, value, endpoint, user, s.lock(c.Key))
+		b.Queue(s.sql.vacateTx, append(keyArgs(c.Key, 1), s.lock(c.Key))...)
 		a, err = s.try(ctx, ses, b, c, lease)
 	}
 	switch {
@@ -156,7 +155,7 @@ func (s *TxStore) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 // lock is the number of the key's advisory lock; the statement adds the table,
 // by its oid, so that its two names are one table.
 func (s *TxStore) lock(k idempotency.Key) int64 {
-	value, endpoint, user := keyArgs(k)
+	value, endpoint, user := columnsOf(k)
 	// Encoded parts are printable, so NUL keeps them apart.
 	return lockNumber("claim\x00" + value + "\x00" + endpoint + "\x00" + user)
 }
@@ -199,8 +198,9 @@ func (s *TxStore) Complete(
 		ses.rollback(ctx)
 		return wrap("complete", err)
 	}
-	value, endpoint, _ := keyArgs(c.Key)
-	args := append([]any{ses.place, value, endpoint, escape(c.Token)}, answerArgs(resp, ttl)...)
+	value, endpoint, _ := columnsOf(c.Key)
+	args := append(make([]any, 0, 4+answerArgs), ses.place, value, endpoint, escape(c.Token))
+	args = appendAnswer(args, resp, ttl)
 	return wrap("complete", ses.record(ctx, s.sql.record, args, s.options.CommitQuery))
 }
 

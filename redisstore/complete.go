@@ -51,14 +51,14 @@ func (s *Store) Complete(ctx context.Context, c idempotency.Claim, resp *idempot
 // store sends the value as an argument of the script.
 func (s *Store) store(ctx context.Context, key, token string, value []byte, ttl int64) (int64, error) {
 	return s.run(ctx, completeScript, key,
-		wire.ClaimPrefix(token), wire.DonePrefix(token), value, itoa(ttl), s.channel)
+		wire.ClaimPrefix(token), wire.DonePrefix(token), value, ttl, s.channel)
 }
 
 // promote sends the value under a key of its own, and a script that gives it
 // the right name, in one round trip.
 func (s *Store) promote(ctx context.Context, key, token string, value []byte, ttl int64) (int64, error) {
 	keys := []string{key, tempKey(key, token)}
-	args := []any{wire.ClaimPrefix(token), wire.DonePrefix(token), itoa(ttl), s.channel}
+	args := []any{wire.ClaimPrefix(token), wire.DonePrefix(token), ttl, s.channel}
 	n, err := call(ctx, s, func(ctx context.Context) (int64, error) {
 		pipe := s.client.Pipeline()
 		set := pipe.Set(ctx, keys[1], value, tempTTL)

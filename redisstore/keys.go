@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/retrysafe/idempotency"
@@ -70,5 +69,3 @@ func duration(ms int64) time.Duration {
 
 // forever is what is left of a record whose expiry somebody has taken away.
 const forever = time.Duration(math.MaxInt64)
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }

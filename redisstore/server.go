@@ -19,13 +19,20 @@ import (
 // new master only once a minute.
 func call[T any](ctx context.Context, s *Store, f func(context.Context) (T, error)) (T, error) {
 	val, err := bounded(ctx, s.client, f)
-	var answer redis.Error
-	if err != nil && !errors.As(err, &answer) && !errors.Is(err, context.Canceled) {
-		if c, ok := s.client.(interface{ ReloadState(context.Context) }); ok {
-			c.ReloadState(context.WithoutCancel(ctx)) // in the background, and not again and again
-		}
+	if err != nil {
+		s.reload(ctx, err)
 	}
 	return val, err
+}
+
+func (s *Store) reload(ctx context.Context, err error) {
+	var answer redis.Error
+	if errors.As(err, &answer) || errors.Is(err, context.Canceled) {
+		return
+	}
+	if c, ok := s.client.(interface{ ReloadState(context.Context) }); ok {
+		c.ReloadState(context.WithoutCancel(ctx)) // in the background, and not again and again
+	}
 }
 
 // bounded runs f and returns its result, or the error of ctx as soon as that
@@ -131,10 +138,13 @@ type seen struct {
 // vanishes in between, the value says so.
 func (s *Store) setOrGet(ctx context.Context, a *attempt) (seen, error) {
 	return call(ctx, s, func(ctx context.Context) (seen, error) {
+		// The commands of SetNX, PTTL and Get, made so that they share the key.
+		key := any(a.key)
+		set := redis.NewBoolCmd(ctx, "set", key, a.value, "px", a.lease+a.hold, "nx")
+		ttl := redis.NewDurationCmd(ctx, time.Millisecond, "pttl", key)
+		get := redis.NewStringCmd(ctx, "get", key)
 		pipe := s.client.Pipeline()
-		set := pipe.SetNX(ctx, a.key, a.value, time.Duration(a.lease+a.hold)*time.Millisecond)
-		ttl := pipe.PTTL(ctx, a.key)
-		get := pipe.Get(ctx, a.key)
+		_ = pipe.BatchProcess(ctx, set, ttl, get) // queues them
 		_, err := pipe.Exec(ctx)
 		if set.Err() != nil || ttl.Err() != nil || get.Err() != nil {
 			// Each command has its own error. None has one when the connection
@@ -161,7 +171,7 @@ func (s *Store) setOrGet(ctx context.Context, a *attempt) (seen, error) {
 // read reads the bytes of a value up to and with end, all of them for -1, and
 // how long it lives.
 func (s *Store) read(ctx context.Context, key string, end int64) (seen, error) {
-	return runScript(ctx, s, lookScript, key, []any{itoa(end)}, func(cmd *redis.Cmd) (seen, error) {
+	return runScript(ctx, s, lookScript, key, []any{end}, func(cmd *redis.Cmd) (seen, error) {
 		parts, err := cmd.Slice()
 		if err != nil {
 			return seen{}, err
@@ -223,6 +233,9 @@ const (
 // unreadable makes ErrCorrupt of the server's complaint that something other
 // than a string lies under the key. It comes plain, or from within a script.
 func unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
 	var fromServer redis.Error
 	if errors.As(err, &fromServer) && strings.Contains(fromServer.Error(), "WRONGTYPE") {
 		return fmt.Errorf("%w: %w", idempotency.ErrCorrupt, err)

@@ -166,7 +166,7 @@ func (s *Store) revive(ctx context.Context, a *attempt) (bool, error) {
 		end = max(end, wire.ClaimLen(a.claim.Replaces))
 	}
 	n, err := s.run(ctx, claimScript, a.key,
-		own, a.value, itoa(a.lease), wire.FormatHold(a.hold), itoa(int64(end)), replaced)
+		own, a.value, a.lease, wire.FormatHold(a.hold), end, replaced)
 	return n == 1, err
 }
 
@@ -193,8 +193,8 @@ func record(v wire.Value, left int64) *idempotency.Record {
 func (s *Store) Extend(ctx context.Context, c idempotency.Claim, lease time.Duration) error {
 	hold := holdMillis(c.Hold)
 	n, err := s.run(ctx, extendScript, s.redisKey(c.Key),
-		wire.ClaimPrefix(c.Token), wire.DonePrefix(c.Token), itoa(int64(wire.ClaimLen(c.Token))),
-		wire.FormatHold(hold), itoa(millis(lease)+hold))
+		wire.ClaimPrefix(c.Token), wire.DonePrefix(c.Token), wire.ClaimLen(c.Token),
+		wire.FormatHold(hold), millis(lease)+hold)
 	if err == nil && n == 0 {
 		err = idempotency.ErrClaimLost
 	}
