@@ -14,9 +14,9 @@ import (
 	"github.com/retrysafe/idempotency/pgstore"
 )
 
-// The pairs to compare, within one run: Replay and ReplayTx with Select1, Pair
-// with BarePair, Transaction with BareTransaction. Each has 8 goroutines, on 8
-// connections.
+// Each is to be compared with the bare statements of its kind, within one run: a
+// replay with SELECT 1, a first request with an INSERT and an UPDATE, or with a
+// transaction of one INSERT. Each has 8 goroutines, on 8 connections.
 const benchConns = 8
 
 func BenchmarkPgstore(b *testing.B) {
@@ -26,13 +26,13 @@ func BenchmarkPgstore(b *testing.B) {
 				c.ConnConfig.RuntimeParams["synchronous_commit"] = sync
 			})
 			body := strings.Repeat("0123456789abcdef", 64)
-			b.Run("Select1", func(b *testing.B) { benchSelect1(b, pool) })
-			b.Run("Replay", func(b *testing.B) { benchReplay(b, newStore(b, pool), body) })
-			b.Run("ReplayTx", func(b *testing.B) { benchReplay(b, newTxStore(b, pool), body) })
-			b.Run("BarePair", func(b *testing.B) { benchBarePair(b, pool, body) })
-			b.Run("Pair", func(b *testing.B) { benchPair(b, newStore(b, pool), body) })
-			b.Run("BareTransaction", func(b *testing.B) { benchBareTransaction(b, pool) })
-			b.Run("Transaction", func(b *testing.B) { benchTransaction(b, pool, newTxStore(b, pool), body) })
+			b.Run("replay/raw", func(b *testing.B) { benchSelect1(b, pool) })
+			b.Run("replay/store", func(b *testing.B) { benchReplay(b, newStore(b, pool), body) })
+			b.Run("replay/tx", func(b *testing.B) { benchReplay(b, newTxStore(b, pool), body) })
+			b.Run("first/raw", func(b *testing.B) { benchBarePair(b, pool, body) })
+			b.Run("first/store", func(b *testing.B) { benchPair(b, newStore(b, pool), body) })
+			b.Run("transaction/raw", func(b *testing.B) { benchBareTransaction(b, pool) })
+			b.Run("transaction/tx", func(b *testing.B) { benchTransaction(b, pool, newTxStore(b, pool), body) })
 		})
 	}
 }

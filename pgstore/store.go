@@ -197,8 +197,9 @@ func (s *Store) Complete(
 	return wrap("complete", err)
 }
 
-// completeLate takes the arguments of complete. It completes a claim whose row is not there any more, or finds out
-// that it was completed already or is lost.
+// completeLate completes a claim whose row is not there any more, or finds out
+// that it was completed already or is lost. args are those of the statement
+// complete.
 func (s *Store) completeLate(ctx context.Context, c idempotency.Claim, args []any) (lost bool, err error) {
 	token := escape(c.Token)
 	b := &pgx.Batch{}
