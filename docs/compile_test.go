@@ -74,6 +74,7 @@ func TestGoBlocksCompile(t *testing.T) {
 type overlay struct {
 	t        testing.TB
 	dir, top string
+	files    int
 	packages []string
 	replace  map[string]string
 }
@@ -84,9 +85,10 @@ func newOverlay(t testing.TB) *overlay {
 	return &overlay{t: t, dir: t.TempDir(), top: top, replace: make(map[string]string)}
 }
 
-// add puts a file into the package internal/folder.
+// add puts a file into the package internal/folder, or replaces it there.
 func (o *overlay) add(folder, name, text string) {
-	path := filepath.Join(o.dir, strconv.Itoa(len(o.replace))+name)
+	o.files++
+	path := filepath.Join(o.dir, strconv.Itoa(o.files)+name)
 	require.NoError(o.t, os.WriteFile(path, []byte(text), 0o600))
 	o.replace[filepath.Join(o.top, "internal", filepath.FromSlash(folder), name)] = path
 	if p := "./internal/" + folder; len(o.packages) == 0 || o.packages[len(o.packages)-1] != p {

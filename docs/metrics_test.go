@@ -132,7 +132,7 @@ func constants(t *testing.T) map[string][]string {
 }
 
 // A service of which much is known: what the page's queries say of it.
-const service = `
+const busyService = `
       - series: idempotency_requests_total{idempotency_outcome="executed"}
         values: 0+60x60
       - series: idempotency_requests_total{idempotency_outcome="replayed"}
@@ -155,7 +155,7 @@ func TestQueriesAnswer(t *testing.T) {
 		`[{labels: '{idempotency_code="store_unavailable", idempotency_outcome="refused", error_type="timeout"}', value: 16667}]`,
 		`[{labels: "{}", value: 99}]`,
 	}
-	test := "    input_series:" + service + "\n    promql_expr_test:\n"
+	test := "    input_series:" + busyService + "\n    promql_expr_test:\n"
 	for i, query := range queries(t) {
 		query = "round(100000 * (" + query + "))" // fractions are not exact
 		test += fmt.Sprintf("      - eval_time: 30m\n        expr: %q\n        exp_samples: %s\n", query, want[i])

@@ -25,7 +25,7 @@ type page struct {
 // block is a fenced or an indented block of a page.
 type block struct {
 	language string // of a fence; "" where it says none, and for indented blocks
-	before   string // the last line of text before the block
+	before   string // the paragraph before the block
 	text     string
 }
 
@@ -64,7 +64,7 @@ func (p page) of(language string) (texts []string) {
 // parseBlocks finds fences, and blocks that are indented by four spaces.
 func parseBlocks(text string) (blocks []block) {
 	var open *block
-	var fenced bool
+	var fenced, ended bool // ended: the paragraph, by an empty line
 	var before string
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -84,8 +84,13 @@ func parseBlocks(text string) (blocks []block) {
 		case open != nil:
 			blocks, open = append(blocks, *open), nil
 		}
-		if !fenced && !isIndented && line != "" {
-			before = line
+		switch {
+		case fenced || isIndented || line == "" || line == "```":
+			ended = true
+		case ended:
+			before, ended = line, false
+		default:
+			before += " " + line
 		}
 	}
 	return blocks
