@@ -25,7 +25,7 @@ func TestGuide(t *testing.T) {
 	r := &reader{
 		changes: strings.NewReplacer(
 			"127.0.0.1:8080", freeAddr(t), "127.0.0.1:8081", freeAddr(t), "127.0.0.1:8090", freeAddr(t),
-			"127.0.0.1:6379", startRedis(t), "WithLease(10 * time.Second)", "WithLease(time.Second)"),
+			"127.0.0.1:6379", startRedis(t), "WithLease(10 * time.Second)", "WithLease(3 * time.Second)"),
 		overlay: newOverlay(t),
 		running: make(map[string]*service),
 	}

@@ -1,15 +1,20 @@
 package docs_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/retrysafe/idempotency"
 )
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
@@ -55,6 +60,17 @@ func anchors(text string) (found []string) {
 		}, strings.ToLower(strings.TrimSpace(title))))
 	}
 	return found
+}
+
+// The README's problem document is what the middleware writes.
+func TestProblemOfTheREADME(t *testing.T) {
+	t.Parallel()
+	blocks := readPage(t, "README.md").of("json")
+	require.Len(t, blocks, 1)
+	w := httptest.NewRecorder()
+	idempotency.WriteProblem(w, httptest.NewRequest(http.MethodPost, "/payments", nil),
+		&idempotency.Error{Code: idempotency.CodeInProgress, RetryAfter: 2 * time.Second})
+	require.JSONEq(t, w.Body.String(), blocks[0])
 }
 
 // TestEveryPageIsLinked finds each page in the README, and what it is for in its
