@@ -70,8 +70,17 @@
 // # Choosing a store
 //
 // Package memstore keeps records in the memory of one process: for tests,
-// development and services of one instance. Whatever else keeps the contract of
-// [Store] will do; package storetest tests it.
+// development and services of one instance. Package redisstore keeps them in Redis
+// or Valkey, for any number of processes. Package pgstore keeps them in PostgreSQL,
+// with leases, or in one transaction with the handler's own rows. Whatever else
+// keeps the contract of [Store] will do; package storetest tests it.
+//
+// # Other packages
+//
+// Package client is the other side: an http.RoundTripper that adds keys and
+// repeats what can be repeated. Package idempotencytest tries a service's own
+// handlers under retries, hang-ups and crashes. Packages otelobserver and
+// slogobserver make metrics and logs of what an [Observer] is told.
 //
 // # Failure modes
 //

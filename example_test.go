@@ -151,45 +151,6 @@ func ExampleFingerprintFunc() {
 	// 400 request_body_unreadable
 }
 
-// A route pattern as the endpoint lets a key be found whatever the resource. The
-// path then counts as part of the request, so another resource is a mismatch.
-func ExampleWithEndpoint() {
-	mw := idempotency.New(memstore.New(), idempotency.SharedKeys,
-		idempotency.WithEndpoint(func(r *http.Request) string { return r.Pattern }))
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", mw.Handler(payments()))
-
-	post(mux, "/orders/1/pay", "K", "")
-	post(mux, "/orders/2/pay", "K", "")
-	// Output:
-	// 201 payment 1
-	// 409 idempotency_key_reused_with_different_params
-}
-
-func ExampleWithPolicy() {
-	// Nothing that failed on our side is kept, and a 404 neither: the resource may
-	// yet appear.
-	policy := func(e idempotency.Ending) bool {
-		return e.Status != http.StatusNotFound && idempotency.RecordNon5xx(e)
-	}
-	mw := idempotency.New(memstore.New(), idempotency.SharedKeys, idempotency.WithPolicy(policy))
-	answers := []int{http.StatusNotFound, http.StatusBadGateway, http.StatusCreated}
-	n := -1
-	h := mw.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n++
-		w.WriteHeader(answers[n])
-	}))
-
-	for range 4 {
-		post(h, "/payments", "order-1", "")
-	}
-	// Output:
-	// 404
-	// 502
-	// 201
-	// 201 (replayed)
-}
-
 func ExampleErrorHandler() {
 	// An API with an error format of its own.
 	inHouse := func(w http.ResponseWriter, r *http.Request, err *idempotency.Error) {

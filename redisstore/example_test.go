@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -48,29 +50,57 @@ func ExampleNew() {
 	// [shop:{0a449770}alice|POST /payments|4711]
 }
 
-// At start-up a service asks whether the server keeps what it is given.
+// At start-up a service asks whether the server keeps what it is given. One that
+// does not tell, as many managed ones and this one for tests, is no error: what
+// could not be found out is logged.
 func ExampleStore_Check() {
-	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
-	store := redisstore.New(client)
-	if err := store.Check(context.Background()); err != nil {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer func() { _ = client.Close() }()
+
+	logger := slog.New(slog.DiscardHandler) // leave WithLogger out to see the warnings
+	store := redisstore.New(client, redisstore.WithLogger(logger))
+	if err := store.Check(context.Background()); err != nil {
+		log.Fatal(err) // says what is wrong with the server, and why it matters
+	}
+	fmt.Println("nothing is known to be wrong")
+	// Output: nothing is known to be wrong
 }
 
-// An operator looks at a key, and frees it.
+// An operator looks at a key whose run has died, and frees it.
 func ExampleStore_Forget() {
-	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	server := miniredis.NewMiniRedis() // stands for the one of the service
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
 	store := redisstore.New(client)
 	ctx := context.Background()
 	key := idempotency.NewKey("alice", "POST /payments", "4711")
+	dead := idempotency.Claim{Key: key, Token: "of the dead process", Hold: 24 * time.Hour}
+	if _, err := store.Claim(ctx, dead, 30*time.Second); err != nil {
+		log.Fatal(err)
+	}
+	server.FastForward(time.Minute)
+
 	rec, err := store.Lookup(ctx, key)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if rec != nil && rec.Lapsed { // and the bank says that nothing was paid
-		err = store.Forget(ctx, key)
+	fmt.Println("lapsed:", rec.Lapsed)
+	if rec.Lapsed { // and the bank says that nothing was paid
+		fmt.Println("forgotten:", store.Forget(ctx, key))
 	}
-	if err != nil {
-		log.Fatal(err)
-	}
+	rec, err = store.Lookup(ctx, key)
+	fmt.Println("held:", rec, err)
+	// Output:
+	// lapsed: true
+	// forgotten: <nil>
+	// held: <nil> <nil>
 }
