@@ -20,9 +20,9 @@ const (
 	// call ever takes.
 	storeTimeout = 10 * time.Second
 
-	// wireTimeout is for those that go through a proxy, and may wait in vain. A
-	// call that only takes so long because the machine is busy is one more call
-	// whose reply is lost.
+	// wireTimeout is for those that go through a proxy, and may wait in vain; more
+	// on a machine that is busy. A call that only takes so long because of that is
+	// one more call whose reply is lost.
 	wireTimeout = 150 * time.Millisecond
 )
 
@@ -30,11 +30,10 @@ const (
 type history struct {
 	place
 	key     string
-	running chan struct{} // closed when the first request's handler runs, or it is answered
-	first   chan struct{} // closed when the first request is answered
-	struck  chan struct{} // closed when a fault of the wire has come to pass, or never will
-	begin   sync.Once
-	strike  sync.Once
+	running signal // the first request's handler runs, or never will
+	first   signal // the first request is answered
+	struck  signal // a fault of the wire has come to pass, or never will
+	wired   signal // a request through a proxy is answered, or there is none
 
 	clock    atomic.Int64
 	mu       sync.Mutex
@@ -46,6 +45,7 @@ type history struct {
 // request is a request that is being played.
 type request struct {
 	plan
+	first bool
 	proxy *wire.Proxy // nil: none
 
 	mu     sync.Mutex
@@ -56,6 +56,7 @@ type request struct {
 	settle int64
 	event  idempotency.Event
 	status int
+	code   idempotency.Code // of a refusal
 	answer string
 	replay bool
 }
@@ -93,29 +94,17 @@ func (h *history) problem(format string, args ...any) {
 func (s scenario) play(p place, key string) (wrong string, played []*request) {
 	h := &history{
 		place: p, key: key,
-		running: make(chan struct{}), first: make(chan struct{}), struck: make(chan struct{}),
+		running: newSignal(), first: newSignal(), struck: newSignal(), wired: newSignal(),
 	}
 	var network sync.WaitGroup
 	var processes [2]*idempotency.Middleware
 	for i := range processes {
 		processes[i] = h.process(p.store, &network, s.atMostOnce, storeTimeout)
 	}
-	all := make([]*request, len(s.plans))
-	ways := make([]*idempotency.Middleware, len(s.plans))
-	var leave []func()
-	for i, plan := range s.plans {
-		all[i], ways[i] = &request{plan: plan}, processes[plan.process]
-		if plan.wire != nil {
-			mw, end := h.throughProxy(all[i], &network, s.atMostOnce)
-			ways[i], leave = mw, append(leave, end)
-		}
-	}
-	if leave == nil {
-		h.haveStruck()
-	}
+	all, ways, leave := h.requests(s, processes, &network)
 	var clients sync.WaitGroup
 	for i, q := range all {
-		clients.Go(func() { h.client(i == 0, ways[i], q) })
+		clients.Go(func() { h.client(ways[i], q) })
 	}
 	clients.Wait()
 	for _, mw := range slices.Concat(ways, processes[:]) {
@@ -136,17 +125,39 @@ func (s scenario) play(p place, key string) (wrong string, played []*request) {
 	return h.verdict(s, all), all
 }
 
+// requests returns the requests of the scenario, the process that each comes to,
+// and what is to be done when nothing goes on any more.
+func (h *history) requests(
+	s scenario, processes [2]*idempotency.Middleware, network *sync.WaitGroup,
+) (all []*request, ways []*idempotency.Middleware, leave []func()) {
+	for i, plan := range s.plans {
+		q := &request{plan: plan, first: i == 0}
+		way := processes[plan.process]
+		if plan.wire != nil {
+			mw, end := h.throughProxy(q, network, s.atMostOnce)
+			way, leave = mw, append(leave, end)
+		}
+		all, ways = append(all, q), append(ways, way)
+	}
+	if leave == nil {
+		h.struck.give()
+		h.wired.give()
+	}
+	return all, ways, leave
+}
+
 // client sends one request when its time has come.
-func (h *history) client(first bool, mw *idempotency.Middleware, q *request) {
-	if first {
-		defer close(h.first)
-		defer h.haveBegun()
+func (h *history) client(mw *idempotency.Middleware, q *request) {
+	if q.first {
+		defer h.first.give()
+		defer h.running.give()
 	} else {
 		h.await(q)
 	}
 	h.send(mw, q)
 	if q.proxy != nil { // a fault that has not come to pass never will
-		h.haveStruck()
+		h.struck.give()
+		h.wired.give()
 	}
 }
 
@@ -154,19 +165,16 @@ func (h *history) client(first bool, mw *idempotency.Middleware, q *request) {
 func (h *history) await(q *request) {
 	switch q.waits {
 	case running:
-		<-h.running
+		<-h.running.given
 	case answered:
-		<-h.first
+		<-h.first.given
 	case struck:
 		if q.proxy == nil { // else it might wait for itself
-			<-h.struck
+			<-h.struck.given
 		}
 	}
 	time.Sleep(q.after)
 }
-
-func (h *history) haveBegun()  { h.begin.Do(func() { close(h.running) }) }
-func (h *history) haveStruck() { h.strike.Do(func() { close(h.struck) }) }
 
 func (h *history) drain(mw *idempotency.Middleware) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -211,7 +219,7 @@ func (h *history) throughProxy(
 	if err != nil {
 		panic(err) // no port is left on this machine
 	}
-	store, closeStore := h.through(proxy.Addr())
+	store, closeStore := h.through(proxy.Addr(), h.patience)
 	q.proxy = proxy
 	gone := make(chan struct{})
 	go func() {
@@ -219,9 +227,9 @@ func (h *history) throughProxy(
 		case <-proxy.Struck():
 		case <-gone:
 		}
-		h.haveStruck()
+		h.struck.give()
 	}()
-	return h.process(store, network, atMostOnce, wireTimeout), func() {
+	return h.process(store, network, atMostOnce, h.patience), func() {
 		close(gone)
 		closeStore()
 		proxy.Close()

@@ -13,6 +13,7 @@ import (
 // scenario is some requests with one key, to two processes that share a store.
 type scenario struct {
 	name       string
+	seed       uint64 // 0: not a random one
 	atMostOnce bool
 	plans      []plan
 }
@@ -24,6 +25,7 @@ type plan struct {
 	waits   moment        // for what; the first request waits for nothing
 	after   time.Duration // how long after that it is sent
 	takes   time.Duration // its handler
+	lasts   bool          // its handler also waits until the request through a proxy is answered
 	ending  int           // the status of its handler; 0: a panic
 	process int
 	faults  map[int]fault // by the number of the store call, from 1
@@ -49,6 +51,9 @@ func (q plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "request %d (body %s, %s after %q, handler takes %s and ends with %d, process %d",
 		q.id, q.body, q.after, q.waits, q.takes, q.ending, q.process)
+	if q.lasts {
+		b.WriteString(", runs until the request through a proxy is answered")
+	}
 	for _, at := range slices.Sorted(maps.Keys(q.faults)) {
 		fmt.Fprintf(&b, ", call %d %s", at, q.faults[at])
 	}

@@ -32,12 +32,14 @@ func (h *history) send(mw *idempotency.Middleware, q *request) {
 	if q.proxy != nil && h.repeats {
 		h.lostClaim(q, -1-q.id)
 	}
+	if !q.replay {
+		q.code = codeOf(rec)
+	}
 	if q.ran {
 		return
 	}
 	out := outcome{what: "replayed", text: q.answer}
 	if !q.replay {
-		q.code = codeOf(rec)
 		if q.code == idempotency.CodeStoreUnavailable {
 			h.lostClaim(q, q.id)
 			return
@@ -77,11 +79,16 @@ func (h *history) handle(w http.ResponseWriter, r *http.Request, q *request) {
 	q.ran = true
 	q.mu.Unlock()
 	h.add(q, "begin", q.began, h.clock.Add(1), outcome{})
-	h.haveBegunBy(q)
+	if q.first {
+		h.running.give()
+	}
 	if h.ledger != nil {
 		h.write(r.Context(), q)
 	}
 	time.Sleep(q.takes)
+	if q.lasts && q.proxy == nil {
+		<-h.wired.given
+	}
 	q.mu.Lock()
 	q.end = h.clock.Add(1)
 	q.mu.Unlock()
@@ -97,7 +104,7 @@ func (h *history) handle(w http.ResponseWriter, r *http.Request, q *request) {
 func (h *history) write(ctx context.Context, q *request) {
 	timeout := storeTimeout
 	if q.proxy != nil {
-		timeout = wireTimeout
+		timeout = h.patience
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
