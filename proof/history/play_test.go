@@ -70,6 +70,12 @@ func (q *request) next(method string) fault {
 	return q.faults[len(q.calls)]
 }
 
+func (q *request) tries() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.calls)
+}
+
 func (h *history) add(q *request, what string, from, to int64, out outcome) {
 	h.addAs(q, q.id, what, from, to, out)
 }
@@ -177,7 +183,7 @@ func (h *history) await(q *request) {
 }
 
 func (h *history) drain(mw *idempotency.Middleware) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // longer than a lease
 	defer cancel()
 	if err := mw.Drain(ctx); err != nil {
 		h.problem("Drain: %v", err)

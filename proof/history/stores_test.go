@@ -69,8 +69,12 @@ func onRedis(t *testing.T, addr string, repeats bool) place {
 	}
 	store, closeStore := open(redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	t.Cleanup(closeStore)
+	patience := wireTimeout
+	if repeats {
+		patience *= 2 // in which it tries three times
+	}
 	return place{
-		store: store, network: "tcp", server: addr, repeats: repeats, patience: wireTimeout,
+		store: store, network: "tcp", server: addr, repeats: repeats, patience: patience,
 		through: func(addr *net.TCPAddr, timeout time.Duration) (idempotency.Store, func()) {
 			if repeats {
 				return open(redis.Options{Addr: addr.String(), ReadTimeout: timeout / 3})
@@ -88,7 +92,7 @@ func onPostgres(t *testing.T, open func(pool *pgxpool.Pool, table string) idempo
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.MaxConns = 24 // more than requests at a time: a claim holds one in a transaction
+	config.MaxConns = 16 // more than scenarios at a time: one handler of each may hold a transaction for long
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -124,10 +128,10 @@ func onPostgresTx(t *testing.T) place {
 // because a pool goes on connecting when the caller has given up.
 func throughProxy(config *pgxpool.Config, addr *net.TCPAddr, timeout time.Duration) *pgxpool.Pool {
 	config = config.Copy()
-	config.MaxConns = 2
+	config.MaxConns = 4
 	config.ConnConfig.Host, config.ConnConfig.Port = addr.IP.String(), uint16(addr.Port)
 	config.ConnConfig.Fallbacks = nil
-	config.ConnConfig.ConnectTimeout = timeout
+	config.ConnConfig.ConnectTimeout = 4 * timeout
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		panic(err) // of the configuration, which has worked before
