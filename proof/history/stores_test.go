@@ -92,7 +92,7 @@ func onPostgres(t *testing.T, open func(pool *pgxpool.Pool, table string) idempo
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.MaxConns = 16 // more than scenarios at a time: one handler of each may hold a transaction for long
+	config.MaxConns = 10 // more than scenarios at a time: one handler of each may hold a transaction for long
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func onPostgresTx(t *testing.T) place {
 // because a pool goes on connecting when the caller has given up.
 func throughProxy(config *pgxpool.Config, addr *net.TCPAddr, timeout time.Duration) *pgxpool.Pool {
 	config = config.Copy()
-	config.MaxConns = 4
+	config.MaxConns = 3
 	config.ConnConfig.Host, config.ConnConfig.Port = addr.IP.String(), uint16(addr.Port)
 	config.ConnConfig.Fallbacks = nil
 	config.ConnConfig.ConnectTimeout = 4 * timeout

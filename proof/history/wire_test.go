@@ -139,7 +139,7 @@ func TestWire(t *testing.T) {
 			p := &players{T: t, place: st.open(t)}
 			many := 24
 			if p.pool != nil {
-				many = 12 // the server has only so many connections to give
+				many = 6 // the server has only so many connections to give
 			}
 			counts, walks := walks(p.ledger != nil)
 			p.count(many, counts)
