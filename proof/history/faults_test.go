@@ -33,6 +33,11 @@ func (f fault) String() string {
 // the library, which pauses for 10 ms at least, has given the key up.
 const lateness = 3 * time.Millisecond
 
+// inVain is how many calls a request through a proxy may make before one gets more
+// time than the store timeout, which is short: where more fail than there are faults
+// the machine is busy.
+const inVain = 5
+
 // faulty is a Store whose calls go wrong as their requests say.
 type faulty struct {
 	idempotency.Store
@@ -52,6 +57,11 @@ func (s faultyTx) Bind(ctx context.Context, c idempotency.Claim) context.Context
 func (s faulty) call(ctx context.Context, method string, do func(context.Context) error) error {
 	q := ctx.Value(requestKey{}).(*request)
 	f := q.next(method)
+	if q.proxy != nil && q.tries() > inVain {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+	}
 	switch f {
 	case failBefore:
 		return errDown

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -51,20 +52,36 @@ func (w *world) client(i int) {
 	if dice.IntN(8) == 0 {
 		q.body = "b2"
 	}
+	w.mu.Lock()
+	q.broken = q.broken && w.happens("the body of %s breaks off", q)
+	w.mu.Unlock()
 	body := &slowBody{Reader: strings.NewReader(q.body), broken: q.broken}
-	if dice.IntN(3) == 0 {
-		body.takes = moment(dice)
-	}
+	body.takes = w.perhaps(dice, 3, "the body of %s takes its time", q)
 	time.Sleep(moment(dice))
 	ctx, hangUp := context.WithCancel(context.Background())
 	defer hangUp()
-	if dice.IntN(6) == 0 {
-		defer time.AfterFunc(moment(dice), hangUp).Stop()
+	if patience := w.perhaps(dice, 6, "the client of %s hangs up", q); patience >= 0 {
+		defer time.AfterFunc(patience, hangUp).Stop()
 	}
 	w.mu.Lock()
 	p := w.processes[dice.IntN(len(w.processes))]
 	w.mu.Unlock()
 	w.send(ctx, p, q, body)
+}
+
+// perhaps returns a moment for what happens one time in n, and -1 where it does
+// not happen.
+func (w *world) perhaps(dice *rand.Rand, n int, what string, q *asked) time.Duration {
+	if dice.IntN(n) != 0 {
+		return -1
+	}
+	d := moment(dice)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.happens(what, q) {
+		return -1
+	}
+	return d
 }
 
 func (w *world) send(ctx context.Context, p *process, q *asked, body io.Reader) *httptest.ResponseRecorder {

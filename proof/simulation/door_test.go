@@ -44,13 +44,16 @@ func (d *door) call(ctx context.Context, method string, do func(context.Context)
 	d.mu.Lock()
 	id := fmt.Sprint(q.id, method)
 	d.nth[id]++
-	dice := w.dice("call", id, d.nth[id])
+	nth := d.nth[id]
+	dice := w.dice("call", id, nth)
 	d.mu.Unlock()
 	wrong := dice.Float64() < w.faults && !w.calm
 	kind := dice.IntN(10)
-	if !wrong {
+	w.mu.Lock()
+	if !wrong || !w.happens("%s %d of %s goes wrong", method, nth, q) {
 		kind = -1
 	}
+	w.mu.Unlock()
 	if d.p.isDead() {
 		return errDown
 	}

@@ -35,7 +35,7 @@ func (p *process) serve(rw http.ResponseWriter, r *http.Request) {
 	steps := 1 + dice.IntN(3)
 	act := dice.IntN(steps + 1) // the step with the effect; none if it is beyond the last
 	for i := range steps {
-		if dice.Float64() < w.faults/4 && !w.calm {
+		if dice.Float64() < w.faults/4 && !w.calm && w.crashes(q, i) {
 			p.crash("in the handler of " + q.String())
 		}
 		if !p.pause(r.Context(), moment(dice)/2) {
@@ -46,6 +46,12 @@ func (p *process) serve(rw http.ResponseWriter, r *http.Request) {
 		}
 	}
 	p.end(rw, x, dice.IntN(8))
+}
+
+func (w *world) crashes(q *asked, step int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.happens("step %d of the handler of %s kills its process", step, q)
 }
 
 // pause returns false when the process has died or the context has ended.

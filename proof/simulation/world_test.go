@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/retrysafe/idempotency"
-	"github.com/retrysafe/idempotency/memstore"
 )
 
 const (
@@ -31,9 +30,11 @@ type world struct {
 	reconciler bool
 
 	start time.Time
-	store *memstore.Store
+	store store
 
 	mu        sync.Mutex
+	without   map[string]bool // what the seed would have, and does not happen
+	mishaps   []string        // what has happened, and need not
 	processes [3]*process
 	all       []*process
 	requests  []*asked
@@ -45,11 +46,20 @@ type world struct {
 	broken    string
 }
 
+// store is what the processes share.
+type store interface {
+	idempotency.Store
+	idempotency.Waiter
+	idempotency.Inspector
+}
+
 type note struct {
 	at     time.Duration
 	format string
 	args   []any
 }
+
+const broken = "BROKEN: "
 
 func (w *world) now() time.Duration { return time.Since(w.start) }
 
@@ -68,6 +78,17 @@ func (w *world) note(format string, args ...any) {
 	w.story = append(w.story, note{w.now(), format, args})
 }
 
+// happens reports whether something that makes the schedule harder is to happen.
+// The caller has the lock.
+func (w *world) happens(format string, args ...any) bool {
+	what := fmt.Sprintf(format, args...)
+	if w.without[what] {
+		return false
+	}
+	w.mishaps = append(w.mishaps, what)
+	return true
+}
+
 func (w *world) tell(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +97,7 @@ func (w *world) tell(format string, args ...any) {
 
 // fail says what is broken; the first one counts. The caller has the lock.
 func (w *world) fail(format string, args ...any) {
-	w.note("BROKEN: "+format, args...)
+	w.note(broken+format, args...)
 	if w.broken == "" {
 		w.broken = fmt.Sprintf(format, args...)
 	}
@@ -87,6 +108,9 @@ func (w *world) String() string {
 	fmt.Fprintf(&b, "seed %d (faults %.0f%%, at most once %t, reconciler %t): %s\n", w.seed, 100*w.faults, w.atMostOnce, w.reconciler, w.broken)
 	for _, n := range w.story {
 		fmt.Fprintf(&b, "%12s  %s\n", n.at, fmt.Sprintf(n.format, n.args...))
+		if strings.HasPrefix(n.format, broken) {
+			break // what follows is of no account
+		}
 	}
 	return b.String()
 }
@@ -117,7 +141,9 @@ func (w *world) newProcess(place int) *process {
 		opts = append(opts, idempotency.WithReconciler(p.reconcile))
 	}
 	if dice.IntN(3) == 0 {
-		opts = append(opts, idempotency.WithWait(moment(dice)))
+		if wait := moment(dice); w.happens("%s has twins wait", p.name) {
+			opts = append(opts, idempotency.WithWait(wait))
+		}
 	}
 	d := &door{p: p, nth: make(map[string]int)}
 	var s idempotency.Store = d
@@ -165,10 +191,11 @@ func moment(dice *rand.Rand) time.Duration {
 	return d
 }
 
-// simulate runs one schedule in the bubble it is called in.
-func simulate(seed uint64) *world {
+// simulate runs one schedule in the bubble it is called in, but for what it is to
+// be without.
+func simulate(seed uint64, without map[string]bool, store store) *world {
 	w := &world{
-		seed: seed, start: time.Now(), store: memstore.New(),
+		seed: seed, without: without, start: time.Now(), store: store,
 		claims: make(map[string]*claimed), effects: make(map[string]int), excused: make(map[string]bool),
 	}
 	dice := w.dice("world")
@@ -183,6 +210,12 @@ func simulate(seed uint64) *world {
 
 	var clients sync.WaitGroup
 	for i := range requests {
+		w.mu.Lock()
+		comes := w.happens("request %d", i)
+		w.mu.Unlock()
+		if !comes {
+			continue
+		}
 		clients.Go(func() { w.client(i) })
 	}
 	clients.Wait()
