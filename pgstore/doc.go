@@ -20,9 +20,11 @@
 // a handler that takes a second connection from the same pool can starve it. A
 // 5xx and a panic roll back, every other answer commits, and an answer whose
 // commit failed is withheld: 503 not_committed, to be tried again with the same
-// key. A handler cannot flush. A handler that also calls other systems gives
-// them a key from [idempotency.Execution.Derive], since no transaction reaches
-// there.
+// key. When the connection breaks, the server rolls back and the key is free,
+// while the handler may not know it before its next statement: a retry can run
+// beside it then, and one of the two at most commits. A handler cannot flush. A
+// handler that also calls other systems gives them a key from
+// [idempotency.Execution.Derive], since no transaction reaches there.
 //
 // [New], at least once, or at most once under [idempotency.WithAtMostOnce]: the
 // record is kept beside the handler's work. It is for handlers whose effect is
