@@ -102,7 +102,8 @@ var behaviours = []func(o *operation, ctx context.Context){
 	},
 	func(o *operation, ctx context.Context) { // has a body that is too large, and forgets its key
 		o.ask(ctx, strings.Repeat("x", 2*maxBody))
-		o.keyless(ctx)
+		forgetful := *o
+		forgetful.keyless(ctx)
 	},
 }
 
@@ -140,9 +141,14 @@ func (o *operation) ask(ctx context.Context, body string) reply {
 	return a
 }
 
-// keyless sends a request that is not guarded, or refused.
+// keyless sends every route a request that is not guarded, or refused.
 func (o *operation) keyless(ctx context.Context) {
-	for _, method := range []string{http.MethodPost, http.MethodGet} {
+	for i, route := range o.targets {
+		method := http.MethodPost
+		if i%4 == 3 {
+			method = http.MethodGet
+		}
+		o.route = route
 		r, err := http.NewRequestWithContext(ctx, method, o.url(), strings.NewReader("{}"))
 		if err != nil {
 			continue
@@ -191,8 +197,9 @@ func (s *soak) operate(ctx context.Context) {
 // the store.
 func (o *operation) probe(ctx context.Context) {
 	begun, found := time.Now(), 0
-	for {
-		if !o.awaitQuiet(lease+storeTimeout, o.order.Patience) {
+	// Ever more slowly: a store that does not keep up gets less to do.
+	for quiet := lease + storeTimeout; ; quiet = min(quiet*3/2, 10*lease) {
+		if !o.awaitQuiet(quiet, o.order.Patience) {
 			o.problem("key %s (%s, %s): a request or a call of the store does not end", o.id, o.route.path, o.ending)
 			return
 		}

@@ -16,8 +16,8 @@ import (
 // The times of a soak. Leases are so short that they lapse when an outage is
 // long, and records so short-lived that the store empties in every rest.
 const (
-	lease        = 600 * time.Millisecond
-	storeTimeout = 200 * time.Millisecond
+	lease        = 900 * time.Millisecond
+	storeTimeout = 300 * time.Millisecond
 	ttl          = 1500 * time.Millisecond
 	sweepEvery   = 200 * time.Millisecond
 	// life is how long a key is in the store at most, from its first request to
@@ -90,7 +90,7 @@ type process struct {
 func (s *soak) newProcess(store idempotency.Store) *process {
 	mw := idempotency.New(exposed(store, s.weather), idempotency.UserFromHeader("X-User"),
 		idempotency.WithTTL(ttl), idempotency.WithLease(lease), idempotency.WithStoreTimeout(storeTimeout),
-		idempotency.WithMaxExecution(4*lease), idempotency.WithMaxRequestBytes(maxBody+1<<10),
+		idempotency.WithMaxExecution(3*lease), idempotency.WithMaxRequestBytes(maxBody+1<<10),
 		idempotency.WithObserver(s.observe), idempotency.WithLogger(slog.New(slog.DiscardHandler)))
 	_, tx := store.(idempotency.TxStore)
 	mux := http.NewServeMux()

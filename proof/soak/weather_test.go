@@ -49,10 +49,7 @@ func (w *weather) next() fault {
 func (w *weather) blow(ctx context.Context, cut func(context.Context) error) error {
 	w.rough.Store(true)
 	defer w.rough.Store(false)
-	for n := 0; ; n++ {
-		if !pause(ctx, lease+rand.N(4*lease)) {
-			return nil
-		}
+	for n, calm := 0, lease/2; pause(ctx, calm); n, calm = n+1, lease+rand.N(3*lease) {
 		if n%3 == 2 && cut != nil {
 			w.add(cuts)
 			if err := cut(context.WithoutCancel(ctx)); err != nil {
@@ -65,6 +62,7 @@ func (w *weather) blow(ctx context.Context, cut func(context.Context) error) err
 		pause(ctx, rand.N(lease*3/2))
 		w.outage.Store(int64(fine))
 	}
+	return nil
 }
 
 // pause waits for d, and reports whether ctx still lasts.
