@@ -3,6 +3,7 @@ package soak_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type entry struct {
 	runs    int       // of the handler
 	asked   int       // how often the Reconciler was
 	derived string
+	cause   error // of the last refusal that had one
 }
 
 func newEntry(id, ending string) *entry { return &entry{id: id, ending: ending, since: time.Now()} }
@@ -75,6 +77,22 @@ func (e *entry) unquiet(d time.Duration) time.Duration {
 	return d - time.Since(e.since)
 }
 
+// refused notes the cause of a refusal.
+func (e *entry) refused(cause error) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cause = cause
+}
+
+func (e *entry) lastCause() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.cause
+}
+
 // run counts a run, and returns its number from 1.
 func (e *entry) run() int {
 	e.mu.Lock()
@@ -128,14 +146,22 @@ func (b *book) find(id string) *entry {
 	return b.entries[id]
 }
 
-type entryKey struct{}
-
-func withEntry(ctx context.Context, e *entry) context.Context {
-	return context.WithValue(ctx, entryKey{}, e)
+// visit is one request for a key.
+type visit struct {
+	*entry
+	settled atomic.Bool // its Event has come
 }
 
-// entryOf returns the entry that a request's context belongs to, or nil.
-func entryOf(ctx context.Context) *entry {
-	e, _ := ctx.Value(entryKey{}).(*entry)
-	return e
+type visitKey struct{}
+
+func withVisit(ctx context.Context, e *entry) context.Context {
+	return context.WithValue(ctx, visitKey{}, &visit{entry: e})
+}
+
+// visitOf returns the visit that a request's context belongs to, or an empty one.
+func visitOf(ctx context.Context) *visit {
+	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
+		return v
+	}
+	return new(visit)
 }

@@ -56,6 +56,7 @@ func serve(o order, out io.Writer) {
 		base:    &http.Transport{MaxIdleConnsPerHost: 100},
 	}
 	s.web = &http.Client{Transport: s.base}
+	s.weather.problem = s.problem
 	if err := s.course(context.Background()); err != nil {
 		s.problem("%v", err)
 	}

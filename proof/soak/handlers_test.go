@@ -73,7 +73,7 @@ var endings = map[string]func(http.ResponseWriter, *http.Request, *entry){
 
 // handle is the handler behind every route.
 func (s *soak) handle(w http.ResponseWriter, r *http.Request) {
-	e := entryOf(r.Context())
+	e := visitOf(r.Context()).entry
 	if e == nil { // without a key
 		w.WriteHeader(http.StatusNoContent)
 		return

@@ -13,14 +13,19 @@ import (
 	"github.com/retrysafe/idempotency/pgstore"
 )
 
-// leaks are what a soak has to find out, and how the judge puts it.
-var leaks = []struct{ leak, store, verdict string }{
-	{"a goroutine for each claim", "memstore", "goroutines: "},
-	{"an observer that keeps events and contexts", "memstore", "heap: "},
-	{"a socket for each release", "memstore", "files: "},
-	{"records that do not expire", "memstore", "keys: "},
-	{"a long lease and a release of nothing", "memstore", "is stuck in progress"},
-	{"a transaction that is not rolled back", "pgstore.NewTx", "busy connections: "},
+// leaks are what a soak has to find out, over a store and with some keys, and how
+// the judge puts it.
+var leaks = []struct {
+	leak, store string
+	keys        int
+	verdict     string
+}{
+	{"a goroutine for each claim", "memstore", 100, "goroutines: "},
+	{"an observer that keeps events and contexts", "memstore", 300, "heap: "},
+	{"a socket for each release", "memstore", 100, "files: "},
+	{"records that do not expire", "memstore", 100, "keys: "},
+	{"a long lease and a release of nothing", "memstore", 100, "is stuck in progress"},
+	{"a transaction that is not rolled back", "pgstore.NewTx", 50, "busy connections: "},
 }
 
 // TestLeaks: a soak with a part that leaks finds it out, or TestSoak proves
@@ -33,7 +38,7 @@ func TestLeaks(t *testing.T) {
 	for _, l := range some {
 		t.Run(l.leak, func(t *testing.T) {
 			t.Parallel()
-			r := run(t, order{Store: l.store, For: time.Second, Keys: 300, Rate: 60, Patience: 3 * time.Second, Leak: l.leak})
+			r := run(t, order{Store: l.store, For: time.Second, Keys: l.keys, Rate: 60, Patience: 3 * time.Second, Leak: l.leak})
 			found := false
 			for _, wrong := range judge(r) {
 				t.Log(wrong)

@@ -198,7 +198,7 @@ func (s *soak) operate(ctx context.Context) {
 func (o *operation) probe(ctx context.Context) {
 	begun, found := time.Now(), 0
 	// Ever more slowly: a store that does not keep up gets less to do.
-	for quiet := lease + storeTimeout; ; quiet = min(quiet*3/2, 10*lease) {
+	for quiet := lease + storeTimeout; ; quiet = min(quiet*3/2, 5*lease) {
 		if !o.awaitQuiet(quiet, o.order.Patience) {
 			o.problem("key %s (%s, %s): a request or a call of the store does not end", o.id, o.route.path, o.ending)
 			return
@@ -219,8 +219,11 @@ func (o *operation) probe(ctx context.Context) {
 			}
 			o.add(overtime)
 		}
+		if o.weather.rough.Load() {
+			begun = time.Now() // bad luck may last; it ends with the traffic
+		}
 		if time.Since(begun) > o.order.Patience {
-			o.problem("key %s (%s, %s) gets no answer: %d %s %v", o.id, o.route.path, o.ending, a.status, a.code, a.err)
+			o.problem("key %s (%s, %s) gets no answer: %d %s %v %v", o.id, o.route.path, o.ending, a.status, a.code, a.err, o.lastCause())
 			return
 		}
 	}

@@ -114,7 +114,7 @@ func (s *soak) arriving(next http.Handler) http.Handler {
 		s.add(requests)
 		if e := s.book.find(r.Header.Get("X-Operation")); e != nil {
 			e.arrive()
-			r = r.WithContext(withEntry(r.Context(), e))
+			r = r.WithContext(withVisit(r.Context(), e))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -129,5 +129,12 @@ func (s *soak) observe(ctx context.Context, e idempotency.Event) {
 	if s.leakyObserver != nil {
 		s.leakyObserver(ctx, e)
 	}
-	entryOf(ctx).leave()
+	v := visitOf(ctx)
+	if v.settled.Swap(true) {
+		s.problem("key %s: two events of one request", v.id)
+	}
+	if e.Outcome == idempotency.OutcomeRefused {
+		v.refused(e.Err)
+	}
+	v.leave()
 }

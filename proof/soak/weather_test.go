@@ -29,8 +29,9 @@ const (
 // outage with all.
 type weather struct {
 	*tally
-	rough  atomic.Bool  // single calls go wrong
-	outage atomic.Int64 // the fault of all calls
+	problem func(format string, args ...any)
+	rough   atomic.Bool  // single calls go wrong
+	outage  atomic.Int64 // the fault of all calls
 }
 
 func (w *weather) next() fault {
@@ -126,7 +127,7 @@ func (s shakyTx) Complete(ctx context.Context, c idempotency.Claim, resp *idempo
 }
 
 func (s shakyTx) Release(ctx context.Context, c idempotency.Claim) error {
-	e := entryOf(ctx)
+	e := visitOf(ctx).entry
 	e.enter()
 	defer e.leave()
 	return s.tx.Release(ctx, c)
@@ -144,8 +145,17 @@ func (s shakyWaiter) Wait(ctx context.Context, key idempotency.Key) error {
 	return s.waiter.Wait(ctx, key)
 }
 
+// keep is a call that makes, extends or completes a claim. None may begin once
+// its request has settled, or a key would be held for nobody.
+func (s *shaky) keep(ctx context.Context, method string, do func(context.Context) error) error {
+	if v := visitOf(ctx); v.settled.Load() {
+		s.weather.problem("key %s (%s): %s is called after its request has settled", v.id, v.ending, method)
+	}
+	return s.call(ctx, do)
+}
+
 func (s *shaky) call(ctx context.Context, do func(context.Context) error) error {
-	e := entryOf(ctx)
+	e := visitOf(ctx).entry
 	e.enter()
 	defer e.leave()
 	f := s.weather.next()
@@ -184,7 +194,7 @@ func (s *shaky) afterLease(ctx context.Context, do func(context.Context) error) 
 
 func (s *shaky) Claim(ctx context.Context, c idempotency.Claim, lease time.Duration) (*idempotency.Record, error) {
 	var held atomic.Pointer[idempotency.Record]
-	err := s.call(ctx, func(ctx context.Context) error {
+	err := s.keep(ctx, "Claim", func(ctx context.Context) error {
 		rec, err := s.store.Claim(ctx, c, lease)
 		held.Store(rec)
 		return err
@@ -196,11 +206,11 @@ func (s *shaky) Claim(ctx context.Context, c idempotency.Claim, lease time.Durat
 }
 
 func (s *shaky) Extend(ctx context.Context, c idempotency.Claim, lease time.Duration) error {
-	return s.call(ctx, func(ctx context.Context) error { return s.store.Extend(ctx, c, lease) })
+	return s.keep(ctx, "Extend", func(ctx context.Context) error { return s.store.Extend(ctx, c, lease) })
 }
 
 func (s *shaky) Complete(ctx context.Context, c idempotency.Claim, resp *idempotency.Response, ttl time.Duration) error {
-	return s.call(ctx, func(ctx context.Context) error { return s.store.Complete(ctx, c, resp, ttl) })
+	return s.keep(ctx, "Complete", func(ctx context.Context) error { return s.store.Complete(ctx, c, resp, ttl) })
 }
 
 func (s *shaky) Release(ctx context.Context, c idempotency.Claim) error {
