@@ -73,7 +73,12 @@ func (s *soak) course(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	started, err := s.measured(ctx, start)
+	before := 0
+	started, err := s.settled(func() (*sample, error) { return s.measured(ctx, start) }, func(now *sample) bool {
+		steady := now.Goroutines == before // what opening has begun is over
+		before = now.Goroutines
+		return steady
+	})
 	if err != nil {
 		return err
 	}
@@ -173,6 +178,7 @@ func (s *soak) rest(ctx context.Context, started *sample) error {
 	})
 	if err == nil {
 		s.write(line{Sample: now})
+		started.Goroutines = min(started.Goroutines, now.Goroutines)
 	}
 	return err
 }

@@ -47,9 +47,10 @@ func judge(r report) []string {
 	if len(before) != 1 || len(started) != 1 || len(rests) != 2 || len(after) != 1 {
 		return append(j.wrong, "the soak broke off")
 	}
-	for i, s := range rests {
-		j.atRest(i+1, started[0], s, r.Limit)
-	}
+	j.atRest(1, started[0], rests[0], r.Limit)
+	quiet := started[0] // what opening needed is over by the first rest
+	quiet.Goroutines = min(quiet.Goroutines, rests[0].Goroutines)
+	j.atRest(2, quiet, rests[1], r.Limit)
 	j.heapAtRest(rests[0], rests[1])
 	j.underLoad(r)
 	j.atEnd(before[0], after[0])

@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 	}{
 		{"all flat", func(*report) {}, ""},
 		{"connections that go", func(r *report) {
-			each(*r, rest, func(s *sample, n int64) { s.Conns, s.Files = 0, 10 })
+			each(*r, rest, func(s *sample, _ int64) { s.Conns, s.Files = 0, 10 })
 		}, ""},
 		{"a system that does not tell its files", func(r *report) {
 			for i := range r.Samples {
@@ -72,7 +72,11 @@ func TestJudge(t *testing.T) {
 			each(*r, load, func(s *sample, n int64) { s.Goroutines += int(n) })
 		}, "goroutines: "},
 		{"one goroutine left", func(r *report) {
-			each(*r, rest, func(s *sample, n int64) { s.Goroutines++ })
+			each(*r, rest, func(s *sample, _ int64) { s.Goroutines++ })
+		}, "goroutines: "},
+		{"one goroutine left that opening had, too", func(r *report) {
+			each(*r, start, func(s *sample, _ int64) { s.Goroutines += 2 })
+			r.Samples[len(r.Samples)-2].Goroutines++
 		}, "goroutines: "},
 		{"one goroutine left in the end", func(r *report) {
 			each(*r, end, func(s *sample, _ int64) { s.Goroutines++ })
