@@ -223,7 +223,8 @@ func (o *operation) probe(ctx context.Context) {
 			begun = time.Now() // bad luck may last; it ends with the traffic
 		}
 		if time.Since(begun) > o.order.Patience {
-			o.problem("key %s (%s, %s) gets no answer: %d %s %v %v", o.id, o.route.path, o.ending, a.status, a.code, a.err, o.lastCause())
+			o.problem("key %s (%s, %s) gets no answer, the %d requests of before included: %d %s %v %v",
+				o.id, o.route.path, o.ending, before, a.status, a.code, a.err, o.lastCause())
 			return
 		}
 	}
