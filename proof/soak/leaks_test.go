@@ -31,6 +31,7 @@ var leaks = []struct {
 // TestLeaks: a soak with a part that leaks finds it out, or TestSoak proves
 // nothing.
 func TestLeaks(t *testing.T) {
+	t.Parallel()
 	some := leaks
 	if raced {
 		some = leaks[:1]

@@ -67,6 +67,7 @@ func TestMain(m *testing.M) {
 
 // TestSoak soaks every store that can be had, side by side.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	for _, store := range []string{"memstore", "redisstore", "pgstore.New", "pgstore.NewTx"} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
