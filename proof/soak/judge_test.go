@@ -79,7 +79,8 @@ func (j *judgement) atRest(n int, started, s sample, limit int) {
 	than := fmt.Sprintf("at rest %d", n)
 	j.atMost("goroutines", int64(s.Goroutines), int64(started.Goroutines), than)
 	j.atMost("connections", int64(s.Conns), int64(limit), than)
-	j.atMost("files", int64(s.Files), int64(started.Files+max(0, s.Conns-started.Conns)), than)
+	j.atMost("pooled connections", int64(s.Pooled), int64(limit), than)
+	j.atMost("files", int64(s.Files), int64(started.Files+max(0, max(s.Conns, s.Pooled)-started.Conns)), than)
 	j.atMost("busy connections", int64(s.Busy), 0, than)
 	j.atMost("keys", int64(s.Keys), 0, than)
 }
@@ -106,6 +107,7 @@ func (j *judgement) underLoad(r report) {
 	}
 	flat("goroutines", loadGoroutines, func(s sample) int64 { return int64(s.Goroutines) })
 	flat("connections", loadConns, func(s sample) int64 { return int64(s.Conns) })
+	flat("pooled connections", loadConns, func(s sample) int64 { return int64(s.Pooled) })
 	flat("heap beside records", loadHeap, func(s sample) int64 { return s.Heap - s.Held })
 	// Traffic that has become quicker, on a machine that has less to do, fills the
 	// store with the keys of one life at the most.

@@ -17,7 +17,7 @@ func sound(dice *rand.Rand, rate int64, lasting time.Duration) report {
 		r.Samples = append(r.Samples, s)
 	}
 	quiet := func() sample {
-		return sample{Heap: 600<<10 + dice.Int64N(100<<10), Goroutines: 8, Files: 10 + 12, Conns: 12}
+		return sample{Heap: 600<<10 + dice.Int64N(100<<10), Goroutines: 8, Files: 10 + 12, Conns: 12, Pooled: 12}
 	}
 	add(origin, 0, sample{Heap: 200 << 10, Goroutines: 2, Files: 8})
 	add(start, 0, sample{Heap: 400 << 10, Goroutines: 8, Files: 10})
@@ -52,8 +52,14 @@ func TestJudge(t *testing.T) {
 	}{
 		{"all flat", func(*report) {}, ""},
 		{"connections that go", func(r *report) {
-			each(*r, rest, func(s *sample, _ int64) { s.Conns, s.Files = 0, 10 })
+			each(*r, rest, func(s *sample, _ int64) { s.Conns, s.Pooled, s.Files = 0, 0, 10 })
 		}, ""},
+		{"cut connections that the pools have not missed", func(r *report) {
+			each(*r, rest, func(s *sample, _ int64) { s.Conns = 5 })
+		}, ""},
+		{"a pool above its size", func(r *report) {
+			each(*r, rest, func(s *sample, _ int64) { s.Pooled, s.Files = 17, 10+17 })
+		}, "pooled connections: "},
 		{"a system that does not tell its files", func(r *report) {
 			for i := range r.Samples {
 				r.Samples[i].Files = -1

@@ -30,7 +30,8 @@ type sample struct {
 	Goroutines int
 	Files      int // open ones of the process; -1: the system does not tell
 	Conns      int // to the store's server, as that server counts them
-	Busy       int // connections out of their pools
+	Pooled     int // connections of the pools, those included that were cut and not yet missed
+	Busy       int // of those, the ones that are in use
 	Keys       int // in the store
 	Tally      map[string]int64
 }
@@ -78,6 +79,7 @@ var columns = []struct {
 	{"goroutines", func(s sample) any { return s.Goroutines }},
 	{"files", func(s sample) any { return s.Files }},
 	{"conns", func(s sample) any { return s.Conns }},
+	{"pooled", func(s sample) any { return s.Pooled }},
 	{"busy", func(s sample) any { return s.Busy }},
 	{"keys", func(s sample) any { return s.Keys }},
 	{"requests", func(s sample) any { return s.Tally[requests] }},

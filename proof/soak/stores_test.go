@@ -79,6 +79,7 @@ func onRedis(ctx context.Context, addr, place string) (*backend, error) {
 	b.measure = func(ctx context.Context, s *sample) (err error) {
 		for _, client := range clients {
 			stats := client.PoolStats()
+			s.Pooled += int(stats.TotalConns)
 			s.Busy += int(stats.TotalConns) - int(stats.IdleConns)
 		}
 		ids, err := redisConns(ctx, meter, place)
@@ -151,7 +152,9 @@ func onPostgres(ctx context.Context, url, place string, tx bool) (*backend, erro
 	}
 	b.measure = func(ctx context.Context, s *sample) error {
 		for _, p := range pools {
-			s.Busy += int(p.Stat().AcquiredConns())
+			stats := p.Stat()
+			s.Pooled += int(stats.TotalConns())
+			s.Busy += int(stats.AcquiredConns())
 		}
 		metering.Lock()
 		defer metering.Unlock()
