@@ -36,11 +36,13 @@ var shortened = map[string]string{
 	"go test -v ./simulation -schedules 100000 -first 1000000": "go test ./simulation -schedules 1000 -first 1000000",
 	"go test -v ./history -histories 5000 -first 1000000":      "go test ./history -histories 5 -first 1000000",
 	"go test -v ./death -kills 500":                            "go test ./death -kills 2",
+	"go test -v ./soak -for 10m -timeout 15m":                  "go test ./soak -run Soak/memstore -for 10s",
 	// Their packages are among those of "go test ./...".
 	"go test -v ./model":   "go test ./...",
 	"go test -v ./history": "go test ./...",
 	"go test -v ./death":   "go test ./...",
 	"go test ./simulation": "go test ./...",
+	"go test ./soak":       "go test ./...",
 }
 
 // excused are commands that no script can run, with the reason.

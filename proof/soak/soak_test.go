@@ -27,7 +27,7 @@ func usual() time.Duration {
 	if raced {
 		return 5 * time.Second
 	}
-	return 20 * time.Second
+	return 30 * time.Second
 }
 
 // order is what a process that soaks is told.
