@@ -34,7 +34,7 @@ func TestAllocations(t *testing.T) {
 			_, err := s.Claim(ctx, cs[next], lease)
 			return err
 		}},
-		{"a completion: header, body", 2, func() error {
+		{"a completion: the record", 1, func() error {
 			next--
 			return s.Complete(ctx, cs[next], resp, ttl)
 		}},

@@ -1,46 +1,72 @@
 package memstore
 
 import (
-	"bytes"
 	"encoding/binary"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/retrysafe/idempotency"
 )
 
-// answer is a Response as the store keeps it. It never changes. Its header fields
-// and its Reference are one text, since a map takes several times the memory of
-// the few fields in it, and among a million answers each piece is a wait for
-// memory. The text is a copy: a value cut from a long request line would keep all
-// of that in memory.
+// answer is a Response as the store keeps it. It never changes. All that has no
+// fixed size is one text: among a million answers each piece of memory is a wait
+// for it, and a map takes several times the memory of the few fields in it. The
+// text is a copy: a value cut from a long request line would keep all of that in
+// memory.
 type answer struct {
-	idempotency.Response        // its Header and Trailer stay nil
-	header               fields // and behind it those of the trailer
+	status    int
+	bodyLost  bool
+	hasBody   bool // the body is not nil
+	time      time.Time
+	text      string // headers, reference and body, one behind the other
+	headers   int    // the length of those of the header and the trailer
+	reference int    // the length of the reference
 }
 
-// newAnswer returns a copy of resp that shares no memory with it, and what it
-// takes of the limit of bytes.
-func newAnswer(resp *idempotency.Response) (a answer, size int64) {
-	var room [512]byte // on the stack
-	p := appendFields(appendFields(room[:0], resp.Header), resp.Trailer)
-	packed := len(p)
-	text := string(append(p, resp.Reference...))
+// record is what an entry keeps of a claim and its answer: key and token lie in
+// one piece of memory with the answer.
+type record struct {
+	key    idempotency.Key
+	token  string
+	answer answer
+	size   int64 // what the entry takes of the limit of bytes with all of that
+}
 
-	a.Response = *resp
-	a.Header, a.Trailer = nil, nil
-	a.header = fields(text[:packed])
-	a.Reference = text[packed:]
-	a.Body = bytes.Clone(resp.Body)
-	return a, answerOverhead + int64(len(text)+len(resp.Body))
+// newRecord returns copies that share no memory with what they are made from.
+func newRecord(c idempotency.Claim, resp *idempotency.Response) record {
+	var room [512]byte // on the stack
+	headers := appendFields(appendFields(room[:0], resp.Header), resp.Trailer)
+
+	var all strings.Builder
+	all.Grow(textSize(c) + len(headers) + len(resp.Reference) + len(resp.Body))
+	writeTexts(&all, c)
+	all.Write(headers)
+	all.WriteString(resp.Reference)
+	all.Write(resp.Body)
+
+	r := record{size: entryOverhead + int64(all.Cap())}
+	r.key, r.token, r.answer.text = cutTexts(all.String(), c)
+	r.answer.status, r.answer.bodyLost, r.answer.hasBody = resp.Status, resp.BodyLost, resp.Body != nil
+	r.answer.time = resp.Time
+	r.answer.headers, r.answer.reference = len(headers), len(resp.Reference)
+	return r
 }
 
 // restore writes the answer to resp, in memory that is resp's own.
 func (a *answer) restore(resp *idempotency.Response) {
-	*resp = a.Response
-	rest := a.header
-	resp.Header = rest.cutHeader()
-	resp.Trailer = rest.cutHeader()
-	resp.Body = bytes.Clone(a.Body)
+	headers, rest := fields(a.text[:a.headers]), a.text[a.headers:]
+	*resp = idempotency.Response{
+		Status:    a.status,
+		Header:    headers.cutHeader(),
+		Trailer:   headers.cutHeader(),
+		BodyLost:  a.bodyLost,
+		Reference: rest[:a.reference],
+		Time:      a.time,
+	}
+	if a.hasBody {
+		resp.Body = []byte(rest[a.reference:])
+	}
 }
 
 // fields are packed headers. A text stands behind its length, and a list behind

@@ -2,6 +2,7 @@ package memstore_test
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,10 @@ func TestAnswersAreExact(t *testing.T) {
 			Reference: "ref",
 			Time:      time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 		}
+	}
+	fields := reflect.ValueOf(*full())
+	for i := range fields.NumField() {
+		require.False(t, fields.Field(i).IsZero(), "%s is not tried", fields.Type().Field(i).Name)
 	}
 	tests := []struct {
 		name string

@@ -1,23 +1,21 @@
 package memstore
 
 import (
+	"strings"
 	"time"
 
 	"github.com/retrysafe/idempotency"
 )
 
-// What the limit of bytes counts besides texts, packed headers and bodies. The
-// numbers were measured on a 64-bit machine, as the most that any number of keys
-// above a few thousand came to; a test holds the store to them.
-const (
-	entryOverhead  = 360 // a key
-	answerOverhead = 32  // an answer
-)
+// entryOverhead is what the limit of bytes counts for a key besides its texts and
+// its answer. It was measured on a 64-bit machine, as the most that any number of
+// keys above a few thousand came to; a test holds the store to it.
+const entryOverhead = 308
 
-// entry is a claim, or a record once it is done. It is one piece of memory, first
-// what a replay reads first. token and fingerprint never change, and answer never
-// does once the entry is done; so whoever has seen that under the lock can go on
-// reading without it.
+// entry is a claim, or a record once it is done. First comes what a replay reads
+// first. The texts of key and token and the fingerprint never change, and answer
+// never does once the entry is done; so whoever has copied the token and seen that
+// under the lock can go on reading without it.
 type entry struct {
 	key         idempotency.Key
 	token       string
@@ -36,19 +34,35 @@ type entry struct {
 
 // newEntry returns an entry for c, with texts of its own.
 func newEntry(c idempotency.Claim, hash uint64) *entry {
-	texts := c.Key.User + c.Key.Endpoint + c.Key.Value + c.Token
-	rest := texts
+	var texts strings.Builder
+	texts.Grow(textSize(c))
+	writeTexts(&texts, c)
+	e := &entry{fingerprint: c.Fingerprint, hash: hash, size: entryOverhead + int64(texts.Cap())}
+	e.key, e.token, _ = cutTexts(texts.String(), c)
+	return e
+}
+
+// textSize is the length of what writeTexts writes.
+func textSize(c idempotency.Claim) int {
+	return len(c.Key.User) + len(c.Key.Endpoint) + len(c.Key.Value) + len(c.Token)
+}
+
+func writeTexts(b *strings.Builder, c idempotency.Claim) {
+	b.WriteString(c.Key.User)
+	b.WriteString(c.Key.Endpoint)
+	b.WriteString(c.Key.Value)
+	b.WriteString(c.Token)
+}
+
+// cutTexts cuts what writeTexts has written for c off the front of s.
+func cutTexts(s string, c idempotency.Claim) (key idempotency.Key, token, rest string) {
 	cut := func(n int) (text string) {
-		text, rest = rest[:n], rest[n:]
+		text, s = s[:n], s[n:]
 		return text
 	}
-	return &entry{
-		key:         idempotency.Key{User: cut(len(c.Key.User)), Endpoint: cut(len(c.Key.Endpoint)), Value: cut(len(c.Key.Value))},
-		token:       rest,
-		fingerprint: c.Fingerprint,
-		hash:        hash,
-		size:        entryOverhead + int64(len(texts)),
-	}
+	key.User, key.Endpoint, key.Value = cut(len(c.Key.User)), cut(len(c.Key.Endpoint)), cut(len(c.Key.Value))
+	token = cut(len(c.Token))
+	return key, token, s
 }
 
 // running reports whether e is a claim whose lease is not over.

@@ -116,7 +116,7 @@ func (s *Store) Complete(ctx context.Context, c idempotency.Claim, resp *idempot
 	if resp == nil {
 		return errors.New("memstore: Complete needs a response, got nil")
 	}
-	kept, size := newAnswer(resp)
+	kept := newRecord(c, resp)
 	at := s.spot(c.Key)
 	at.mu.Lock()
 	defer at.mu.Unlock()
@@ -134,9 +134,9 @@ func (s *Store) Complete(ctx context.Context, c idempotency.Claim, resp *idempot
 	case e.done: // this is the repetition of a call whose reply was lost
 		return nil
 	}
-	e.answer, e.done = kept, true
-	e.size += size
-	s.limits.add(0, size)
+	e.key, e.token, e.answer, e.done = kept.key, kept.token, kept.answer, true
+	s.limits.add(0, kept.size-e.size)
+	e.size = kept.size
 	s.setEnd(at.shard, e, after(now, ttl))
 	e.wake()
 	return nil
