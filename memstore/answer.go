@@ -9,20 +9,23 @@ import (
 	"github.com/retrysafe/idempotency"
 )
 
-// answer is a Response as the store keeps it. It never changes. All that has no
-// fixed size is one text: among a million answers each piece of memory is a wait
-// for it, and a map takes several times the memory of the few fields in it. The
-// text is a copy: a value cut from a long request line would keep all of that in
-// memory.
+// answer is a Response as the store keeps it. It never changes. Its texts lie in
+// one piece of memory: among a million answers each piece is a wait for it, and a
+// map takes several times the memory of the few fields in it. They are copies: a
+// value cut from a long request line would keep all of that in memory.
 type answer struct {
 	status    int
 	bodyLost  bool
 	hasBody   bool // the body is not nil
 	time      time.Time
-	text      string // headers, reference and body, one behind the other
-	headers   int    // the length of those of the header and the trailer
-	reference int    // the length of the reference
+	headers   fields // of the header, and behind them those of the trailer
+	reference string
+	body      string
 }
+
+// apart is the size from which on a body is a piece of its own. Copying it takes
+// longer than waiting for one more, and longer still to where it is not aligned.
+const apart = 4 << 10
 
 // record is what an entry keeps of a claim and its answer: key and token lie in
 // one piece of memory with the answer.
@@ -38,34 +41,47 @@ func newRecord(c idempotency.Claim, resp *idempotency.Response) record {
 	var room [512]byte // on the stack
 	headers := appendFields(appendFields(room[:0], resp.Header), resp.Trailer)
 
-	var all strings.Builder
-	all.Grow(textSize(c) + len(headers) + len(resp.Reference) + len(resp.Body))
-	writeTexts(&all, c)
-	all.Write(headers)
-	all.WriteString(resp.Reference)
-	all.Write(resp.Body)
+	var texts, body strings.Builder
+	inside := resp.Body
+	if len(inside) >= apart {
+		body.Grow(len(inside))
+		body.Write(inside)
+		inside = nil
+	}
+	texts.Grow(textSize(c) + len(headers) + len(resp.Reference) + len(inside))
+	writeTexts(&texts, c)
+	texts.Write(headers)
+	texts.WriteString(resp.Reference)
+	texts.Write(inside)
 
-	r := record{size: entryOverhead + int64(all.Cap())}
-	r.key, r.token, r.answer.text = cutTexts(all.String(), c)
-	r.answer.status, r.answer.bodyLost, r.answer.hasBody = resp.Status, resp.BodyLost, resp.Body != nil
-	r.answer.time = resp.Time
-	r.answer.headers, r.answer.reference = len(headers), len(resp.Reference)
+	r := record{size: entryOverhead + int64(texts.Cap()+body.Cap())}
+	key, token, rest := cutTexts(texts.String(), c)
+	r.key, r.token = key, token
+	r.answer = answer{
+		status:    resp.Status,
+		bodyLost:  resp.BodyLost,
+		hasBody:   resp.Body != nil,
+		time:      resp.Time,
+		headers:   fields(rest[:len(headers)]),
+		reference: rest[len(headers):][:len(resp.Reference)],
+		body:      rest[len(headers)+len(resp.Reference):] + body.String(),
+	}
 	return r
 }
 
 // restore writes the answer to resp, in memory that is resp's own.
 func (a *answer) restore(resp *idempotency.Response) {
-	headers, rest := fields(a.text[:a.headers]), a.text[a.headers:]
+	rest := a.headers
 	*resp = idempotency.Response{
 		Status:    a.status,
-		Header:    headers.cutHeader(),
-		Trailer:   headers.cutHeader(),
+		Header:    rest.cutHeader(),
+		Trailer:   rest.cutHeader(),
 		BodyLost:  a.bodyLost,
-		Reference: rest[:a.reference],
+		Reference: a.reference,
 		Time:      a.time,
 	}
 	if a.hasBody {
-		resp.Body = []byte(rest[a.reference:])
+		resp.Body = []byte(a.body)
 	}
 }
 

@@ -16,7 +16,7 @@
 // number of keys only by [WithMaxEntries]. What counts against the limit of
 // bytes, for every key until its record expires:
 //
-//	308                        for the key
+//	324                        for the key
 //	+ len(Key) + len(Token)    the parts of the Key; a Token is 26 bytes
 //	+ len(Body) + len(Reference) + 3, once there is an answer
 //	+ 3 + len(name) + len(value) for every header field (1 + len(value) for
@@ -33,10 +33,10 @@
 //	rate of new keys × TTL × size of one
 //
 // A payment with a Key of 60 bytes, three header fields of 40 bytes and a body
-// of 500 takes 308 + 60 + 26 + 500 + 3 + 3 × (3 + 40) = 1,026 bytes, and 1,076
+// of 500 takes 324 + 60 + 26 + 500 + 3 + 3 × (3 + 40) = 1,042 bytes, and 1,092
 // rounded up. At 5 new keys a second and the usual TTL of 24 hours that is
-// 5 × 86,400 × 1,076 bytes = 465 MB: too much for the default, which lasts for
-// 2.9 a second. Give such a service WithMaxBytes(512 << 20), or records that live
+// 5 × 86,400 × 1,092 bytes = 472 MB: too much for the default, which lasts for
+// 2.8 a second. Give such a service WithMaxBytes(512 << 20), or records that live
 // for 8 hours.
 //
 // # When it is full
